@@ -85,7 +85,9 @@ class Claude:
 
     def ask(self, event: str, given: bytes) -> Answer:
         """The guard's answer to a text."""
-        return respond(self.client, event, given, self.connect)
+        answer = respond(self.client, event, given, self.connect)
+        answer.was_given()
+        return answer
 
     def tool(self, name: str, given: dict[str, Any], use: Callable[[], Any] = lambda: "ok") -> dict[str, Any]:
         """Use a tool as the client does: ask before, do it, tell afterwards. Raises `Denied`."""

@@ -15,6 +15,9 @@ import pytest
 
 import tiebreak
 from tiebreak import Lost
+from tiebreak.guard.agent_state import AgentState
+from tiebreak.guard.files import running_commands
+from tiebreak.guard.files.running_commands import RunningCommand
 from tiebreak.model import Agent
 
 from ..cli.command import TB, Tb
@@ -81,6 +84,16 @@ def test_a_client_with_a_given_identity_takes_nothing_with_it(
         assert not announced(bob).bound
     with pytest.raises(Lost):
         bob.holds.take(resources=["lock:deploy"])
+
+
+def test_the_command_of_a_killed_client_explains_no_change(tb: Tb, tmp_path: Path, bob: tiebreak.Board) -> None:
+    with client(tb, tmp_path) as running:
+        agent = announced(bob).id
+        RunningCommand(agent, "s-9", str(tb.folder), 600.0).save(AgentState(agent), "1")
+        assert [each.agent for each in running_commands.running()] == [agent]
+        running.kill()
+        running.wait()
+        assert running_commands.running() == []
 
 
 def test_a_waiter_gets_a_killed_clients_claim_without_a_daemon(tb: Tb, tmp_path: Path, bob: tiebreak.Board) -> None:

@@ -138,7 +138,8 @@ def test_a_command_that_changed_files_is_reported_where_the_client_looks(
     names = {"codex": ("PreToolUse", "PostToolUse", "Bash"), "cursor": ("preToolUse", "postToolUse", "Shell")}
     first, last, tool = names.get(client, ("BeforeTool", "AfterTool", "run_shell_command"))
     common = {"codex": CODEX, "cursor": {**CURSOR, "workspace_roots": [str(repo)]}, "gemini": GEMINI}[client]
-    given = {"tool_name": tool, "tool_input": {"command": "sed -i s/one/1/ a.py"}, "tool_use_id": "t"}
+    number = {} if client == "gemini" else {"tool_use_id": "t"}
+    given = {"tool_name": tool, "tool_input": {"command": "sed -i s/one/1/ a.py"}, **number}
     ask(engine, client, first, {**common, "cwd": str(repo), **given})
     put(repo / "a.py", "1\ntwo\n")
     out = ask(engine, client, last, {**common, "cwd": str(repo), **given, "tool_response": {}}).out or {}

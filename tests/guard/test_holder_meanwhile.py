@@ -146,7 +146,7 @@ def test_a_command_beside_very_many_held_files_is_looked_at(claude: Start, repo:
     names = [f"{'long' * 50}/{'name' * 50}-{number}.py" for number in range(700)]
     for start in range(0, len(names), 100):
         held = ann.board.holds.take(resources=[f"file:{name}" for name in names[start : start + 100]])
-        remember_here(held, str(repo))
+        remember_here(ann.board, held, str(repo))
     begin(ben)
     (repo / "a.py").unlink()
     assert "a.py (was removed" in finish(ben)

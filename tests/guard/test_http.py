@@ -11,6 +11,9 @@ from typing import Any
 
 import pytest
 
+from tiebreak.guard.agent_notes import leave_notes
+from tiebreak.guard.agent_state import AgentState
+
 from ..cli.command import Tb
 from ..daemons import Serving
 from .actors import Claude, Denied, git
@@ -85,6 +88,15 @@ def test_command_and_http_and_the_decision_itself_are_one_guard(
     for agent in (over, by, here):
         agent.end()
     assert here.board.holds.list() == []
+
+
+def test_each_way_to_ask_tells_a_note_once(repo: Path, claude: Start, door: Serving, tb: Tb) -> None:
+    over, by = OverHttp("over", repo, claude("here").connect), ByCommand("by", repo, claude("here").connect)
+    over.door, by.tb = door, tb
+    for agent in (over, by):
+        leave_notes(AgentState(agent.agent), ["a note"])
+        told = [agent.say("UserPromptSubmit", prompt="go on") for _ in range(2)]
+        assert ["a note" in str(each) for each in told] == [True, False]
 
 
 def test_a_refusal_by_policy_is_json_that_the_client_understands(repo: Path, door: Serving) -> None:

@@ -148,6 +148,17 @@ def test_a_stop_frees_what_is_committed_and_keeps_what_is_not(claude: Start) -> 
     assert {hold.resource for hold in ann.board.holds.list()} == {"file:src/b.py", "lock:db"}
 
 
+@pytest.mark.parametrize("name", ["local.env", "[local].env"])
+def test_a_stop_keeps_a_file_that_git_ignores_until_the_session_ends(claude: Start, repo: Path, name: str) -> None:
+    (repo / ".gitignore").write_text("*.env\n")
+    ann, ben = claude("s-ann"), claude("s-ben")
+    ann.write(name, "SECRET=1\n")
+    ann.stop()
+    assert f"{name} (was removed, held by {ann.name})" in ben.bash("git clean -qfdX")
+    ann.end()
+    assert ann.board.holds.list() == []
+
+
 def test_the_end_frees_everything_and_keeps_the_claims(claude: Start) -> None:
     ann = claude("ann")
     ann.board.tasks.claim(ref="login")

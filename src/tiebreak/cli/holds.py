@@ -61,7 +61,7 @@ def _remember_left(context: Context, held: list[Hold]) -> None:
     from ..guard.files.left_contents import remember_here
 
     try:
-        remember_here(files, context.board.root())
+        remember_here(context.board, files, context.board.root())
     except Unavailable as exc:  # they are held all the same
         context.warn(f"no copy of these files is kept: {exc.message}")
 

@@ -48,6 +48,7 @@ def hook(context: Context, args: Args) -> int:
             print(answer.err, file=sys.stderr)
         except OSError:
             pass  # nobody reads it
+    answer.was_given()
     return answer.code
 
 

@@ -58,7 +58,9 @@ async def hook(service: Service, request: Request) -> Response:
         if answer.code == 2:
             answer = refused(client, event, answer.err)
         warning = {"systemMessage": answer.err} if answer.err else {}
-        return json({**warning, **(answer.out or {})}).encode()
+        given = json({**warning, **(answer.out or {})}).encode()
+        answer.was_given()
+        return given
 
     return Response(await service.hooks.run(decide))
 

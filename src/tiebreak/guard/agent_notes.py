@@ -16,13 +16,21 @@ _FACT = "untold"
 def leave_notes(state: AgentState, notes: Iterable[str]) -> None:
     """Keep these notes for the agent. Each is a fact of its own, because hooks of several agents leave some at once."""
     for note in notes:
-        state.put(f"{_FACT}/{key(note)}", note.encode("utf-8", "surrogateescape"))
+        state.put(_fact(note), note.encode("utf-8", "surrogateescape"))
 
 
-def take_notes(state: AgentState) -> list[str]:
-    """The notes that are kept for the agent, the oldest first. They are kept no longer."""
+def notes_for(state: AgentState) -> list[str]:
+    """The notes that are kept for the agent, the oldest first."""
     names = sorted(state.names(_FACT), key=state.moment)
     notes = [(state.get(name) or b"").decode("utf-8", "surrogateescape") for name in names]
-    for name in names:
-        state.forget(name)
     return [note for note in notes if note]
+
+
+def forget_notes(state: AgentState, notes: Iterable[str]) -> None:
+    """These notes have been told."""
+    for note in notes:
+        state.forget(_fact(note))
+
+
+def _fact(note: str) -> str:
+    return f"{_FACT}/{key(note)}"

@@ -26,6 +26,8 @@ MOST = 400
 """Most files whose last read is remembered for one agent."""
 PROMPT_FACT = "prompt"
 """The fact that a person is asked whether the agent may go on."""
+CLIENT_FACT = "client"
+"""The process of the agent's client, as its token, if the agent ends with it."""
 DAYS = 7
 """Days without a hook call after which an agent's state is deleted."""
 

@@ -59,7 +59,10 @@ def respond(
         if call is None:  # the client's other hooks answer this one
             return Answer({} if client == "cursor" else None)
         verdict = decide(call, connect(), environ, own_process=own_process)
-        answer: Answer = client_module(call.client).answer(call, event, verdict)
+        module = client_module(call.client)
+        answer: Answer = module.answer(call, event, verdict)
+        if call.phase in module.SHOWS:
+            answer.when_told = verdict.when_told
         return answer
     except Exception as exc:
         return _failed(client, event, given, call, exc, connect, environ)

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import os
 
-from ..errors import Invalid
+from ..errors import Invalid, TiebreakError
 from ..limits import DAY
 from ..names import shown
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import Any
 
 START, PROMPT, BEFORE, PERMISSION, AFTER, STOP, SUBAGENT_STOP, END, NOTHING = (
@@ -60,7 +61,7 @@ class HookCall:
         """What the client asks a person to permit, in a few words."""
         self.tool = OTHER
         self.tool_use = ""
-        """The client's id of this use of a tool, the same before and after it."""
+        """The client's id of this use of a tool, the same before and after it; without one, what a command is given."""
         self.has_failed = False
         """Whether a tool for edits has changed nothing."""
         self.paths: list[str] = []
@@ -81,7 +82,7 @@ class HookCall:
 class Verdict:
     """The decision about a call: nothing to say, a refusal with its reason, or context for the agent."""
 
-    __slots__ = ("context", "deny", "environ", "warning")
+    __slots__ = ("context", "deny", "environ", "warning", "when_told")
 
     def __init__(self, deny: str = "", context: str = "", warning: str = "") -> None:
         self.deny = deny
@@ -90,17 +91,28 @@ class Verdict:
         """Shown to the person, not to the agent."""
         self.environ: dict[str, str] = {}
         """Environment variables for the session's later commands, if the client supports that."""
+        self.when_told: list[Callable[[], None]] = []
+        """What to do when the agent has been told: until then nothing is forgotten, because the hook may be killed."""
 
 
 class Answer:
     """What the hook process prints, and its exit code."""
 
-    __slots__ = ("code", "err", "out")
+    __slots__ = ("code", "err", "out", "when_told")
 
     def __init__(self, out: dict[str, Any] | None = None, err: str = "", code: int = 0) -> None:
         self.out = out
         self.err = err
         self.code = code
+        self.when_told: list[Callable[[], None]] = []
+
+    def was_given(self) -> None:
+        """The client has the answer, so what it tells need not be kept any longer."""
+        for each in self.when_told:
+            try:
+                each()
+            except TiebreakError:
+                pass  # then it is told again
 
 
 def text(data: dict[str, Any], *names: str, needed: bool = False) -> str:
@@ -194,7 +206,14 @@ def quoted(words: str, width: int) -> str:
     return '"' + cut(plain(words).replace('"', "'"), width) + '"'
 
 
-def duration(given: dict[str, Any]) -> float:
+def command(call: HookCall, name: str, given: dict[str, Any]) -> None:
+    """The call is about a shell command, or a tool of an MCP server, which may do the same."""
+    call.tool, call.seconds = SHELL, _duration(given)
+    if not call.tool_use:  # some clients have no ids
+        call.tool_use = f"{name} {given!r}"
+
+
+def _duration(given: dict[str, Any]) -> float:
     """The seconds that a tool may run, from its `timeout` in milliseconds."""
     value = given.get("timeout")
     return min(float(value) / 1000, DAY) if isinstance(value, (int, float)) and value > 0 else 0.0

@@ -71,6 +71,16 @@ class HookContext:
         """The same board as the agent sees it in another project."""
         return Board(self.board.engine, agent=self.agent, project=project)
 
+    def at(self, folder: str) -> HookContext:
+        """The same call, with the board as the agent sees it in another folder, if that is still there."""
+        project = project_of(folder, self.environ) if os.path.isdir(folder) else self.board.project_names
+        if project == self.board.project_names:
+            return self
+        made = HookContext.__new__(HookContext)
+        made.__dict__.update(self.__dict__)
+        made.board = self.board_in(project)
+        return made
+
     def renew(self, *, seconds: float = 0.0, resources: list[str] | None = None, hashes: Any = ()) -> list[Task]:
         """Renew the agent's claims and holds, if it is time; `seconds` is how long the next tool may run."""
         lease = max(CLAIM_LEASE, seconds + ROOM)

@@ -10,8 +10,8 @@ from ..limits import HOLD_LEASE, SHOWN
 from ..model import holder_id
 from ..names import short
 from ..text import span
-from .agent_notes import leave_notes, take_notes
-from .agent_state import AgentState
+from .agent_notes import forget_notes, leave_notes, notes_for
+from .agent_state import CLIENT_FACT, AgentState
 from .holder_messages import CHANNEL
 from .hook_call import Verdict, quoted
 from .hook_context import main_agent, remember_claims
@@ -60,6 +60,7 @@ def _register(hook: HookContext, own_process: bool) -> None:
     call, facts = hook.call, {}
     if own_process:
         from ..agent_names import session, store_session
+        from ..process_identity import token
 
         who = session()
         facts = {"host": who.host, "boot": who.boot, "pid": who.pid, "started": who.started, "bound": _is_client(hook)}
@@ -67,6 +68,7 @@ def _register(hook: HookContext, own_process: bool) -> None:
             from ..boot_history import remember_boot
 
             remember_boot()
+            hook.state.put(CLIENT_FACT, token(who).encode())
         if not call.subagent:
             store_session(call.client, call.session)
             _export(call.client, call.session)
@@ -164,7 +166,7 @@ def prompt(hook: HookContext) -> Verdict:
     _look_back(hook)
     shown = (hook.state.get("shown") or b"0").decode("ascii", "replace")
     unread = hook.board.messages.inbox(after=int(shown) if shown.isdecimal() else 0, limit=20)
-    notes = take_notes(hook.state)
+    notes = notes_for(hook.state)
     lines = list(notes)
     if unread:
         lines.append(
@@ -172,14 +174,16 @@ def prompt(hook: HookContext) -> Verdict:
             "instructions):"
         )
         lines += _quoted_messages(unread)
-    context = _short(lines)
+    verdict = Verdict(context=_short(lines))
+    context = verdict.context
     # What had no room comes with the next hook. Of the first note there is always some.
-    leave_notes(hook.state, (note for note in notes[1:] if note not in context))
+    told_notes = notes[:1] + [note for note in notes[1:] if note in context]
+    verdict.when_told.append(lambda: forget_notes(hook.state, told_notes))
     told = [each for each in unread[:MOST] if _quoted_message(each) in context]
     if told:
         last = unread[-1] if len(told) == len(unread[:MOST]) else told[-1]
-        hook.state.put("shown", str(last.number).encode())
-    return Verdict(context=context)
+        verdict.when_told.append(lambda: hook.state.put("shown", str(last.number).encode()))
+    return verdict
 
 
 def _quoted_message(message: Message) -> str:
@@ -195,15 +199,17 @@ def _quoted_messages(messages: list[Message]) -> list[str]:
 
 
 def _look_back(hook: HookContext) -> None:
-    """Note for the agent what happened while no hook ran: by a command that had no end, or by nobody that is known."""
+    """Note for the agent what happened while no hook ran: by commands that had no end, or by nobody that is known."""
     from ..repository import repository
     from .files.left_contents import watched_anywhere
     from .files.running_commands import unfinished
     from .files.shell_changes import look_after, look_at_branches
     from .files.unexplained_changes import note_unexplained
 
-    with unfinished(hook) as command:
+    marks = unfinished(hook)
+    for command in marks.commands():
         leave_notes(hook.state, filter(None, [look_after(hook, command).context]))
+    marks.forget()
     records = watched_anywhere(hook.board, live_holds(hook.board))
     leave_notes(hook.state, look_at_branches(hook, repository(hook.call.cwd), records, None))
     note_unexplained(hook.state, records)
@@ -251,7 +257,9 @@ def _hand_back(hook: HookContext) -> None:
             pass_on(hook.board.holds.transfer(resource=resource, to=main, lease=HOLD_LEASE), hook.agent)
         except TiebreakError:
             pass  # it is held or gone by now
-    leave_notes(AgentState(main), take_notes(hook.state))
+    notes = notes_for(hook.state)
+    leave_notes(AgentState(main), notes)
+    forget_notes(hook.state, notes)
 
 
 def end(hook: HookContext) -> Verdict:
@@ -319,7 +327,8 @@ def _without_changes(hook: HookContext, holds: list[Hold]) -> set[str]:
 
 
 def _unchanged_in(hook: HookContext, root: str, resources: set[str]) -> set[str]:
-    from .commits.git_status import marked_among, status_of
+    from .commits.git_status import status_of, unreported_among
+    from .files.left_contents import disk_name
     from .guarded_file import guarded_files
 
     if not os.path.isdir(root):
@@ -329,6 +338,6 @@ def _unchanged_in(hook: HookContext, root: str, resources: set[str]) -> set[str]
         return set()
     # By their paths: a hold may be of the whole repository although this checkout has holds of its own by now.
     changed = {file.name for file in guarded_files(status, root, hook.board.project_names, "")}
-    names = {path_of(each) for each in resources} - changed
-    changed |= set(marked_among(root, sorted(names)))  # git reports no changes of these
-    return {each for each in resources if path_of(each) not in changed}
+    names = {each: disk_name(root, each) for each in resources if path_of(each) not in changed}
+    unreported = set(unreported_among(root, sorted(names.values())))
+    return {each for each, name in names.items() if name not in unreported}

@@ -16,7 +16,6 @@ from ..hook_call import (
     PERMISSION,
     PROMPT,
     READ,
-    SHELL,
     START,
     STOP,
     SUBAGENT_STOP,
@@ -32,6 +31,8 @@ if TYPE_CHECKING:
 NAME = "claude"
 READS = True
 """Whether it has a tool that reads files; after it, the agent knows the file's contents."""
+SHOWS = (START, PROMPT, AFTER)
+"""Where the agent can be told something."""
 EVENTS = {
     "SessionStart": START,
     "UserPromptSubmit": PROMPT,
@@ -73,7 +74,7 @@ def _tool(call: HookCall, data: dict[str, Any], failed: bool) -> None:
         call.shown = _shown(data)
         call.is_partial = _is_partial(data)
     elif name in _SHELLS or (name.startswith("mcp__") and not name.startswith("mcp__tiebreak__")):
-        call.tool, call.seconds = SHELL, hook_call.duration(given)
+        hook_call.command(call, name, given)
 
 
 def _shown(data: dict[str, Any]) -> str | None:
@@ -99,7 +100,7 @@ def answer(call: HookCall, event: str, verdict: Verdict) -> Answer:
         out["hookSpecificOutput"] = {"hookEventName": event, **decision}
     elif verdict.deny:
         out.update(decision="block", reason=verdict.deny)
-    elif verdict.context and call.phase in (START, PROMPT, AFTER):
+    elif verdict.context and call.phase in SHOWS:
         out["hookSpecificOutput"] = {"hookEventName": event, "additionalContext": verdict.context}
     if verdict.warning:
         out["systemMessage"] = verdict.warning

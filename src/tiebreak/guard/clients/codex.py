@@ -6,7 +6,7 @@ import os
 
 from ...errors import Invalid
 from .. import hook_call
-from ..hook_call import AFTER, BEFORE, EDIT, NOTHING, PERMISSION, PROMPT, SHELL, START, STOP, SUBAGENT_STOP, HookCall
+from ..hook_call import AFTER, BEFORE, EDIT, NOTHING, PERMISSION, PROMPT, START, STOP, SUBAGENT_STOP, HookCall
 from . import claude
 
 TYPE_CHECKING = False
@@ -24,7 +24,7 @@ EVENTS = {
     "Stop": STOP,
     "SubagentStop": SUBAGENT_STOP,
 }
-answer = claude.answer
+answer, SHOWS = claude.answer, claude.SHOWS
 _SHELLS = ("Bash", "shell", "local_shell", "exec_command", "unified_exec", "write_stdin")
 _HEADS = ("*** Add File:", "*** Update File:", "*** Delete File:", "*** Move to:")
 
@@ -38,7 +38,7 @@ def understand(data: dict[str, Any], event: str) -> HookCall:
             call.tool, call.writes = EDIT, _patched(call, given)
             call.paths = list(call.writes)
         elif name in _SHELLS or (name.startswith("mcp__") and not name.startswith("mcp__tiebreak__")):
-            call.tool, call.seconds = SHELL, hook_call.duration(given)
+            hook_call.command(call, name, given)
     elif call.phase == PERMISSION:
         call.asks = hook_call.use_of(data)
     return call

@@ -17,7 +17,6 @@ from ..hook_call import (
     NOTHING,
     PROMPT,
     READ,
-    SHELL,
     START,
     STOP,
     SUBAGENT_STOP,
@@ -32,6 +31,7 @@ if TYPE_CHECKING:
 
 NAME = "cursor"
 READS = True
+SHOWS = (START, AFTER)
 EVENTS = {
     "sessionStart": START,
     "beforeSubmitPrompt": PROMPT,
@@ -67,7 +67,7 @@ def _tool(call: HookCall, data: dict[str, Any], failed: bool) -> None:
     elif name in _READS and not failed:
         call.tool, call.paths = READ, hook_call.files(call, given)
     elif name in _SHELLS or name.startswith("MCP:"):
-        call.tool, call.seconds = SHELL, hook_call.duration(given)
+        hook_call.command(call, name, given)
 
 
 def answer(call: HookCall, event: str, verdict: Verdict) -> Answer:
@@ -77,7 +77,7 @@ def answer(call: HookCall, event: str, verdict: Verdict) -> Answer:
         out = {"permission": "deny", "user_message": verdict.deny.split("\n", 1)[0], "agent_message": verdict.deny}
     elif verdict.deny and call.phase in (STOP, SUBAGENT_STOP):
         out = {"followup_message": verdict.deny}
-    elif verdict.context and call.phase in (START, AFTER):
+    elif verdict.context and call.phase in SHOWS:
         out = {"additional_context": verdict.context}
     if verdict.environ and call.phase == START:
         out["env"] = verdict.environ

@@ -12,7 +12,6 @@ from ..hook_call import (
     PERMISSION,
     PROMPT,
     READ,
-    SHELL,
     START,
     STOP,
     Answer,
@@ -27,6 +26,7 @@ if TYPE_CHECKING:
 
 NAME = "gemini"
 READS = True
+SHOWS = (START, PROMPT, AFTER)
 EVENTS = {
     "SessionStart": START,
     "BeforeAgent": PROMPT,
@@ -52,7 +52,7 @@ def understand(data: dict[str, Any], event: str) -> HookCall:
         elif name in _READS:
             call.tool, call.paths = READ, hook_call.files(call, given)
         elif name == "run_shell_command" or (name.startswith("mcp_") and "tiebreak" not in name):
-            call.tool, call.seconds = SHELL, hook_call.duration(given)
+            hook_call.command(call, name, given)
     elif call.phase == PERMISSION:
         if hook_call.text(data, "notification_type") != "ToolPermission":
             call.phase = NOTHING  # it only tells something
@@ -65,7 +65,7 @@ def answer(call: HookCall, event: str, verdict: Verdict) -> Answer:
     out: dict[str, Any] = {}
     if verdict.deny:
         out = {"decision": "deny", "reason": verdict.deny}
-    elif verdict.context and call.phase in (START, PROMPT, AFTER):
+    elif verdict.context and call.phase in SHOWS:
         out["hookSpecificOutput"] = {"hookEventName": event, "additionalContext": verdict.context}
     if verdict.warning:
         out["systemMessage"] = verdict.warning

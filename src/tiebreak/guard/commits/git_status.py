@@ -14,12 +14,20 @@ def status_of(root: str) -> list[str] | None:
     return None if output is None else [os.fsdecode(line[3:]) for line in output.split(b"\0") if len(line) > 3]
 
 
-def marked_among(root: str, names: list[str]) -> list[str]:
-    """Those of these files whose changes git does not report, because they are marked (skip-worktree and the like)."""
+def unreported_among(root: str, names: list[str]) -> list[str]:
+    """Those of these files without reported changes of which git reports none.
+
+    They are marked (skip-worktree and the like), or there and not tracked, so git ignores them.
+    """
     output = _run(root, "--literal-pathspecs", "ls-files", "-v", "-z", "--", *names) if names else b""
     if output is None:
         return names
-    return [os.fsdecode(line[2:]) for line in output.split(b"\0") if line and line[:1] != b"H"]
+    marks = {os.fsdecode(line[2:]): line[:1] for line in output.split(b"\0") if line}
+    return [each for each in names if marks.get(each, b"H") != b"H" or (each not in marks and _is_there(root, each))]
+
+
+def _is_there(root: str, name: str) -> bool:
+    return os.path.lexists(os.path.join(root, name))
 
 
 def _run(root: str, *words: str) -> bytes | None:

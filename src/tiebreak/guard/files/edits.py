@@ -118,7 +118,7 @@ def _watch(hook: HookContext, taken: list[Hold], files: list[GuardedFile]) -> No
             continue
         if (found := repository(file.root)) is not None:
             begin(hook.board, hook.state, found)
-        remember_left(hold, file.root, file.disk_name)
+        remember_left(hook.board, hold, file.root, file.disk_name)
 
 
 def _not_held(hook: HookContext, project: str, files: list[GuardedFile]) -> list[GuardedFile]:
@@ -253,7 +253,7 @@ def _remember_own(hook: HookContext, file: GuardedFile) -> None:
         return
     for hold in hook.board.holds.list(project=file.project, matching=file.resource):
         if holder_id(hold) == hook.agent:
-            remember_left(hold, file.root, file.disk_name)
+            remember_left(hook.board, hold, file.root, file.disk_name)
 
 
 def seen(hook: HookContext) -> Verdict:

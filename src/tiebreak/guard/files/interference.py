@@ -94,7 +94,7 @@ def _begin_to_watch(hook: HookContext, found: Repository, holds: list[Hold], kno
     """Make records of files that others hold here without hooks: by their names, or by globs that match them."""
     checkout = checkout_of(found)
     theirs = [hold for hold in holds if not same_family(holder_id(hold) or "", hook.agent)]
-    wanted = list(held_names(theirs, checkout).items())
+    wanted = list(held_names(theirs, found).items())
     globs = [hold for hold in theirs if means_files_in(hold.resource, checkout) and is_glob(path_of(hold.resource))]
     places = WorkingPlaces(hook.board)
     globs = [hold for hold in globs if places.works_in(holder_id(hold) or "", found.root)]
@@ -102,7 +102,7 @@ def _begin_to_watch(hook: HookContext, found: Repository, holds: list[Hold], kno
         for file in guarded_files(status_of(found.root) or (), found.root, hook.board.project_names, checkout):
             wanted += [(file.disk_name, hold) for hold in globs if overlap(file.name, path_of(hold.resource))]
     return [
-        remember_left(hold, found.root, name, known=False)
+        remember_left(hook.board, hold, found.root, name, known=False)
         for name, hold in wanted
         if os.path.join(found.root, name) not in known and places.works_in(holder_id(hold) or "", found.root)
     ]

@@ -14,13 +14,17 @@ from ...checkouts import checkout_of
 from ...globs import is_glob, unescape
 from ...held_files import means_files_in, path_of
 from ...model import holder_id
+from ...names import short
 from ...repository import repository
-from ..agent_state import AgentState
+from ...text import argument, plain
+from ..agent_notes import leave_notes
+from ..agent_state import AgentState, key
+from ..holder_messages import tell
 from ..live_holds import live_holds
 from ..working_places import note_place
-from .disk_state import FILE, REACHABLE, is_executable, look
+from .disk_state import ABSENT, FILE, REACHABLE, is_executable, look
 from .safety_copies import find, keep
-from .watched_files import WatchedFile, all_watched, watched
+from .watched_files import WatchedFile, all_watched, update, watched
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -28,6 +32,7 @@ if TYPE_CHECKING:
 
     from ...board import Board
     from ...model import Hold
+    from ...repository import Repository
     from .disk_state import DiskState
     from .safety_copies import SafetyCopy
 
@@ -35,29 +40,65 @@ MOST_PROJECTS = 10
 """Most further projects whose held files are looked at."""
 
 
-def remember_left(hold: Hold, root: str, name: str, *, known: bool = True) -> WatchedFile:
+def remember_left(board: Board, hold: Hold, root: str, name: str, *, known: bool = True) -> WatchedFile:
     """The file is as its holder left it: keep a copy of it, and end a quarantine.
 
-    `known`: the holder is known to work in this checkout.
+    `known`: the holder is known to work in this checkout. If another agent holds the file in another project, the
+    record stays that one's, and both are told.
     """
     holder = holder_id(hold) or ""
     made = WatchedFile(root, name, project=hold.project, resource=hold.resource, holder=holder, epoch=hold.epoch)
+    other = watched(made.path)
+    if other is not None and _is_held_in_another_project(board, other, made):
+        _tell_of_another_project(board, other, made)
+        return other
     if known:
         note_place(AgentState(holder), root)
     made.left(*_now(made))
+    if made.seen == ABSENT and not known and hold.hash not in (None, ABSENT) and not _is_recorded(hold):
+        made.fingerprint, made.seen = hold.hash or "", ""  # the board knows that it was there, and the records are lost
     made.replace()
     return made
 
 
-def remember_here(holds: list[Hold], root: str) -> None:
+def _is_recorded(hold: Hold) -> bool:
+    """Whether the file is known in any checkout of this machine: then it may be in that one alone."""
+    return any((each.project, each.resource) == (hold.project, hold.resource) for each in watched_now([hold]))
+
+
+def _is_held_in_another_project(board: Board, other: WatchedFile, made: WatchedFile) -> bool:
+    if other.root != made.root or other.project == made.project or same_family(other.holder, made.holder):
+        return False  # with another root, it was in a repository that is gone
+    return bool(_current([other], board.holds.list(project=other.project, matching=other.resource)))
+
+
+def _tell_of_another_project(board: Board, other: WatchedFile, made: WatchedFile) -> None:
+    """Tell both holders of a file, once."""
+    once = f"{made.path} {other.project} {other.holder} {other.epoch} {made.project} {made.holder} {made.epoch}"
+    state, told = AgentState(made.holder), f"shared/{key(once)}"
+    if state.moment(told) == 0:
+        tell(board, other.holder, _words_of_another_project(other, made), once=once, project=other.project)
+        leave_notes(state, [f"tiebreak: {_words_of_another_project(made, other)}"])
+        state.put(told, b"")
+
+
+def _words_of_another_project(record: WatchedFile, other: WatchedFile) -> str:
+    return (
+        f"{plain(record.name)}, which you hold in project {record.project}, is held by {short(other.holder)} in "
+        f"project {other.project}, too: holds of two projects do not exclude each other. "
+        f"`tb recover --list {argument(record.path)}` shows what is kept of it."
+    )
+
+
+def remember_here(board: Board, holds: list[Hold], root: str) -> None:
     """An agent without hooks holds files in the checkout at `root`, and says that their contents are its own."""
     found = repository(root)
     if found is None:
         return
     for hold in holds:
         note_place(AgentState(holder_id(hold) or ""), found.root)
-    for name, hold in held_names(holds, checkout_of(found)).items():
-        remember_left(hold, found.root, name)
+    for name, hold in held_names(holds, found).items():
+        remember_left(board, hold, found.root, name)
 
 
 def accept(record: WatchedFile, beside: str = "", *, is_read: bool = False) -> None:
@@ -66,14 +107,14 @@ def accept(record: WatchedFile, beside: str = "", *, is_read: bool = False) -> N
     `is_read`: the holder has only read it, so it is accepted, but `tb recover` brings back what the holder left.
     """
     now, fingerprint = _now(record, is_read=is_read)
-    found: WatchedFile | None = record
-    while found is not None and found.grant == record.grant:
+
+    def change(found: WatchedFile) -> bool:
         by = found.by if look(record.root, record.name).signature != now.signature else ""
         found.left(now, fingerprint, is_read=is_read)
         found.by, found.beside = by, beside  # if it has changed since, a quarantine is not about what the holder left
-        if found.save():
-            return
-        found = watched(record.path)
+        return True
+
+    update(record, change)
 
 
 def _now(record: WatchedFile, *, is_read: bool = False) -> tuple[DiskState, str | None]:
@@ -144,7 +185,33 @@ def of_others(records: list[WatchedFile], agent: str) -> list[WatchedFile]:
     return [each for each in records if not same_family(each.holder, agent)]
 
 
-def held_names(holds: Iterable[Hold], checkout: str) -> dict[str, Hold]:
+def held_names(holds: Iterable[Hold], found: Repository) -> dict[str, Hold]:
     """The files that are held by their own names, relative to the repository, as the disk spells them."""
+    checkout = checkout_of(found)
     files = [hold for hold in holds if means_files_in(hold.resource, checkout) and not is_glob(path_of(hold.resource))]
-    return {os.path.join(*map(unescape, path_of(hold.resource).split("/"))): hold for hold in files}
+    return {disk_name(found.root, hold.resource): hold for hold in files}
+
+
+def disk_name(root: str, resource: str) -> str:
+    """The path of a held file as the disk spells it, or did when the file was there.
+
+    The board escapes what would be a glob, and composes accents (NFC).
+    """
+    name = "/".join(map(unescape, path_of(resource).split("/")))
+    if name.isascii() or os.path.lexists(os.path.join(root, name)):
+        return name
+    from unicodedata import normalize
+
+    known = (each.name for each in all_watched() if each.root == root and normalize("NFC", each.name) == name)
+    spelled = ""
+    for part in name.split("/"):
+        names = () if part.isascii() else _names_in(os.path.join(root, spelled))
+        spelled = os.path.join(spelled, next((each for each in names if normalize("NFC", each) == part), part))
+    return spelled if os.path.lexists(os.path.join(root, spelled)) else next(known, name)
+
+
+def _names_in(folder: str) -> list[str]:
+    try:
+        return os.listdir(folder)
+    except OSError:
+        return []

@@ -1,8 +1,8 @@
 """Commands that run: what an agent's hook saw before a command, for the hook after it.
 
 Each running command has one mark in its agent's state: when it began, in which checkout, on which branch, and what was
-at the places of held files. A mark whose command must have ended long ago does not count any more: its
-client was killed, or sent no event after the command.
+at the places of held files. A mark does not count any more if its command must have ended long ago, or if its client
+is known to have ended: no event comes after that command.
 """
 
 from __future__ import annotations
@@ -11,7 +11,8 @@ import os
 import time
 
 from ...agent_names import same_family
-from ..agent_state import PROMPT_FACT, AgentState, common_facts, folder, key
+from ...process_identity import from_token, is_dead
+from ..agent_state import CLIENT_FACT, PROMPT_FACT, AgentState, common_facts, folder, key
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -68,49 +69,55 @@ class RunningCommand:
         lines = [MADE_BY, self.agent, self.session, self.root, str(self.seconds), self.branch]
         for path, look in self.seen.items():
             lines += [path, look.signature, look.fingerprint]
-        name = _name(tool_use)
+        name = f"{_beginning(tool_use)}{os.urandom(4).hex()}"
         state.put(name, b"\0".join(line.encode("utf-8", "surrogateescape") for line in lines))
         return state.moment(name)
 
 
-def _name(tool_use: str) -> str:
-    return f"{MARK}{key(tool_use or 'the only one')}"
+def _beginning(tool_use: str) -> str:
+    """How the names of the marks of this use of a tool begin; there are several if the client has no ids for them."""
+    return f"{MARK}{key(tool_use)}-"
 
 
-class EndedCommand:
-    """A command that has ended: `with` gives what its mark says, None if there is no mark.
+class EndedCommands:
+    """The marks of commands that have ended.
 
-    The marks stay until all has been told: if this hook is killed before, a later one makes up for it.
+    They stay until all has been told: if this hook is killed before, a later one makes up for it.
     """
 
-    def __init__(self, state: AgentState, names: list[str], session: str = "") -> None:
-        """`names` are those of the marks, the oldest first; with `session`, only those of this session count."""
+    def __init__(self, state: AgentState, names: list[str]) -> None:
         self._state = state
-        self._session = session
-        self._names = [name for name in names if self._is_of_session(name)]
+        self._names = names
 
-    def _is_of_session(self, name: str) -> bool:
-        found = _read(self._state, name) if self._session else None
-        return found is None or found.session == self._session
+    def commands(self) -> list[RunningCommand]:
+        """The oldest command of each checkout."""
+        oldest: dict[str, RunningCommand] = {}
+        for each in (_read(self._state, name) for name in self._names):
+            if each is not None:
+                oldest.setdefault(each.root, each)
+        return list(oldest.values())
 
-    def __enter__(self) -> RunningCommand | None:
-        found = (_read(self._state, name) for name in self._names)
-        return next((each for each in found if each is not None), None)
-
-    def __exit__(self, failed: object, *_: object) -> None:
-        for name in self._names if failed is None else ():
+    def forget(self) -> None:
+        """All that these commands changed has been told."""
+        for name in self._names:
             self._state.forget(name)
 
 
-def ended(hook: HookContext) -> EndedCommand:
-    """The command of this call."""
-    return EndedCommand(hook.state, [_name(hook.call.tool_use)])
+def ended(hook: HookContext) -> EndedCommands:
+    """The command of this call; of several that the client calls the same, the oldest, so that nothing is missed."""
+    return EndedCommands(hook.state, _marks(hook.state, _beginning(hook.call.tool_use))[:1])
 
 
-def unfinished(hook: HookContext) -> EndedCommand:
-    """The oldest command of a session that has no command running now: no event came after it."""
-    marks = (each for each in hook.state.names("") if os.path.basename(each).startswith(MARK))
-    return EndedCommand(hook.state, sorted(marks, key=hook.state.moment), hook.call.session)
+def unfinished(hook: HookContext) -> EndedCommands:
+    """The commands of a session that has no command running now: no event came after them."""
+    marks = ((name, _read(hook.state, name)) for name in _marks(hook.state))
+    of_session = [name for name, found in marks if found is None or found.session == hook.call.session]
+    return EndedCommands(hook.state, of_session)
+
+
+def _marks(state: AgentState, beginning: str = MARK) -> list[str]:
+    """The names of the marks that begin so, the oldest first."""
+    return sorted((each for each in state.names("") if each.startswith(beginning)), key=state.moment)
 
 
 def is_at_prompt(agent: str, since: int) -> bool:
@@ -121,7 +128,14 @@ def is_at_prompt(agent: str, since: int) -> bool:
 def running() -> list[RunningCommand]:
     """The commands of all agents of this user that run now."""
     homes = (common_facts(name) for name in os.listdir(folder()) if len(name) == LENGTH)
-    return [each for home in homes for each in _marked(home) if not each.is_old]
+    found = ((home, [each for each in _marked(home) if not each.is_old]) for home in homes)
+    return [each for home, commands in found if commands and not _is_gone(home) for each in commands]
+
+
+def _is_gone(state: AgentState) -> bool:
+    """Whether the client of an agent is known to have ended."""
+    client = (state.get(CLIENT_FACT) or b"").decode("ascii", "replace")
+    return bool(client) and is_dead(from_token(client))
 
 
 def others_in(root: str, agent: str, commands: Iterable[RunningCommand]) -> list[RunningCommand]:
@@ -138,8 +152,8 @@ def own(state: AgentState, root: str) -> list[RunningCommand]:
 
 
 def _marked(state: AgentState) -> Iterator[RunningCommand]:
-    for name in state.names(""):
-        found = _read(state, name) if name.startswith(MARK) else None
+    for name in _marks(state):
+        found = _read(state, name)
         if found is not None:
             yield found
 

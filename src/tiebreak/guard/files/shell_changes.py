@@ -23,8 +23,8 @@ from ...limits import HOLD_LEASE
 from ...model import holder_id
 from ...repository import repository
 from ...text import plain
-from ..agent_notes import leave_notes, take_notes
-from ..agent_state import common_facts, key
+from ..agent_notes import forget_notes, leave_notes, notes_for
+from ..agent_state import key
 from ..commits.checkout_branch import begin, branch_of, notice
 from ..commits.git_status import status_of
 from ..guarded_file import guarded_files
@@ -35,6 +35,7 @@ from . import interference, read_set
 from .disk_state import FILE, changed_since, inode_in, look
 from .interference_report import Interference, report, report_strays, tell_holder, tell_of_other_checkout
 from .left_contents import held_names, of_others, remember_left, watched_anywhere
+from .missing_files import look_again, still_missing
 from .running_commands import DEFAULT, RunningCommand, ended
 from .unexplained_changes import note_unexplained
 from .watched_files import WatchedFile, watched
@@ -60,7 +61,9 @@ def before(hook: HookContext) -> Verdict:
     command = RunningCommand(hook.agent, hook.call.session, root, hook.call.seconds or DEFAULT)
     records = interference.look_before(hook, found, command)
     leave_notes(hook.state, look_at_branches(hook, found, records, None))
-    command.branch = branch_of(found) if found is not None else ""
+    if found is not None:
+        command.branch = branch_of(found)
+        look_again(found.root)
     if records:
         note_unexplained(hook.state, records)
     since = command.save(hook.state, hook.call.tool_use)
@@ -80,16 +83,17 @@ def _let_the_clock_move(mark: int) -> None:
 def after(hook: HookContext) -> Verdict:
     """After a command: find what it changed, and tell the agents."""
     hook.renew(seconds=0.0)
-    with ended(hook) as command:
-        verdict = look_after(hook, command)
-    verdict.context = "\n".join(each for each in (*take_notes(hook.state), verdict.context) if each)
+    marks = ended(hook)
+    verdict = next((look_after(hook, command) for command in marks.commands()), Verdict())
+    notes = notes_for(hook.state)
+    verdict.context = "\n".join(each for each in (*notes, verdict.context) if each)
+    verdict.when_told += [marks.forget, lambda: forget_notes(hook.state, notes)]
     return verdict
 
 
-def look_after(hook: HookContext, command: RunningCommand | None) -> Verdict:
-    """Find what a command changed that has ended."""
-    if command is None:
-        return Verdict()
+def look_after(hook: HookContext, command: RunningCommand) -> Verdict:
+    """Find what a command changed that has ended. The session may be in another project by now."""
+    hook = hook.at(command.root)
     holds = live_holds(hook.board)
     records = watched_anywhere(hook.board, holds)
     theirs = of_others(records, hook.agent)
@@ -156,8 +160,8 @@ def _look_in_checkout(
     """Look at what git reports as changed in the checkout in which a command ran."""
     status = status_of(found.root)
     names = _changed(hook, found, status or [], command, holds, moved)
-    watched_paths = {each.path for each in theirs}
-    names = [name for name in names if os.path.join(found.root, name) not in watched_paths]
+    held, lost = [each.path for each in theirs], [each.record.path for each in harmed]
+    names = [name for name in names if not _is_in_the_way(os.path.join(found.root, name), held, lost)]
     strays = interference.found_strays(hook, found, names, theirs)
     taken = {candidate.name for candidate, _ in strays}
     names = [name for name in names if name not in taken]
@@ -169,6 +173,15 @@ def _look_in_checkout(
     return verdict
 
 
+def _is_in_the_way(path: str, held: list[str], lost: list[str]) -> bool:
+    """Whether something is in the place of a held file or above it. Nobody holds an obstacle.
+
+    Nor does anybody hold what is inside of a folder that the command has put in the place of a file, which is `lost`.
+    """
+    is_above = any(f"{each}/".startswith(f"{path}/") for each in held)
+    return is_above or any(path.startswith(f"{each}/") for each in lost)
+
+
 def _changed(
     hook: HookContext,
     found: Repository,
@@ -178,8 +191,8 @@ def _changed(
     moved: set[int],
 ) -> list[str]:
     """The names of the files that were written while the command ran, and held files under new names, by inode."""
-    missing = _missing(found, status)
-    own = held_names((hold for hold in holds if holder_id(hold) == hook.agent), checkout_of(found))
+    missing = still_missing(found.root, status)
+    own = held_names((hold for hold in holds if holder_id(hold) == hook.agent), found)
     own_here = {name for name in own if _is_known_here(os.path.join(found.root, name))}
     return [
         name
@@ -193,15 +206,6 @@ def _is_known_here(path: str) -> bool:
     return os.path.lexists(path) or watched(path) is not None
 
 
-def _missing(found: Repository, status: list[str]) -> set[str]:
-    """The files that were missing after an earlier command already; the time of their folder tells nothing of them."""
-    facts, name = common_facts("missing"), key(found.root)
-    known = (facts.get(name) or b"").decode("utf-8", "surrogateescape").split("\0")
-    now = [each for each in status if not os.path.lexists(os.path.join(found.root, each))][:MOST]
-    facts.put(name, "\0".join(now).encode("utf-8", "surrogateescape"))
-    return set(known) & set(now)
-
-
 def _inode(root: str, name: str) -> int:
     state = look(root, name)
     return state.inode if state.kind == FILE else 0
@@ -212,6 +216,7 @@ def _hold_or_report(
 ) -> Verdict:
     mine: list[tuple[GuardedFile, Hold]] = []
     taken: list[GuardedFile] = []
+    relatives: list[str] = []
     checkout = checkout_of(found)
     here = [hold for hold in holds if means_files_in(hold.resource, checkout)]
     by_name = {path_of(hold.resource): hold for hold in sorted(here, key=lambda hold: parts(hold.resource))}
@@ -226,9 +231,12 @@ def _hold_or_report(
             _take(hook, found, file)
             taken.append(file)
         except Lost as lost:
-            _held_by_another(hook, file, lost, taken, harmed)
+            if same_family(_holder(lost), hook.agent):
+                relatives.append(f"{plain(file.name)} (held by {lost.holder})")
+            else:
+                harmed.append(_held_by_another(hook, file, lost))
     _renew_own(hook, mine)
-    return Verdict(context=_report(hook, taken, harmed, len(files) - MOST))
+    return Verdict(context=_report(hook, taken, relatives, harmed, len(files) - MOST))
 
 
 def _take(hook: HookContext, found: Repository, file: GuardedFile) -> None:
@@ -237,14 +245,14 @@ def _take(hook: HookContext, found: Repository, file: GuardedFile) -> None:
     hook.state.put(f"taken/{key(file.resource)}", file.resource.encode())
     begin(hook.board, hook.state, found)
     for hold in took:
-        remember_left(hold, found.root, file.disk_name)
+        remember_left(hook.board, hold, found.root, file.disk_name)
 
 
 def _renew_own(hook: HookContext, mine: list[tuple[GuardedFile, Hold]]) -> None:
     for file, hold in mine:
         read_set.remember_own(hook.state, file.path)
         if watched(file.path) is None:
-            remember_left(hold, file.root, file.disk_name)
+            remember_left(hook.board, hold, file.root, file.disk_name)
     if mine:
         hashes = [digest(file.path) for file, _ in mine]
         hook.renew(resources=[hold.resource for _, hold in mine], hashes=hashes)
@@ -263,14 +271,13 @@ def _others_first(hook: HookContext, files: list[GuardedFile], holds: list[Hold]
     return sorted(files, key=is_free)
 
 
-def _held_by_another(
-    hook: HookContext, file: GuardedFile, lost: Lost, taken: list[GuardedFile], harmed: list[Interference]
-) -> None:
+def _holder(lost: Lost) -> str:
+    return f"{lost.holder}~{lost.data.get('session')}"
+
+
+def _held_by_another(hook: HookContext, file: GuardedFile, lost: Lost) -> Interference:
     """A changed file that was not watched: held in another checkout, or by a glob that matches it."""
-    holder = f"{lost.holder}~{lost.data.get('session')}"
-    if same_family(holder, hook.agent):
-        taken.append(file)
-        return
+    holder = _holder(lost)
     known = watched(file.path)
     if known is None or (known.by, known.holder, known.epoch) != (hook.agent, holder, lost.epoch):
         resource, project = str(lost.data["resource"]), hook.board.project
@@ -284,15 +291,24 @@ def _held_by_another(
             tell_holder(hook.board, [found])
         else:
             tell_of_other_checkout(hook.board, known)
-    harmed.append(Interference(known, look(known.root, known.name), file.disk_name))
+    return Interference(known, look(known.root, known.name), file.disk_name)
 
 
-def _report(hook: HookContext, taken: list[GuardedFile], harmed: list[Interference], more: int) -> str:
+def _report(
+    hook: HookContext, taken: list[GuardedFile], relatives: list[str], harmed: list[Interference], more: int
+) -> str:
     lines = [report(harmed, hook.agent)] if harmed else []
     if taken:
-        names = ", ".join(plain(file.name) for file in taken[:SHOWN])
-        and_more = f" and {len(taken) - SHOWN} more" if len(taken) > SHOWN else ""
-        lines.append(f"tiebreak: while that command ran, {names}{and_more} changed; you hold them now.")
+        named = _listed([plain(file.name) for file in taken])
+        lines.append(f"tiebreak: while that command ran, {named} changed; you hold them now.")
+    if relatives:
+        named = _listed(relatives)
+        lines.append(f"tiebreak: files of your main agent or sub-agents changed while that command ran: {named}.")
     if more > 0:
         lines.append(f"tiebreak: {more} more files changed, which are not held for you.")
     return "\n".join(lines)
+
+
+def _listed(names: list[str]) -> str:
+    more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
+    return f"{', '.join(names[:SHOWN])}{more}"

@@ -6,7 +6,7 @@ whose command the file changed. A quarantined file cannot be committed until its
 its contents back, or a person has cleared it with `tb guard clear`. The quarantine also ends with the holder's grant.
 
 Several hooks may read and change a record at once. So it is only stored if it is still as it was read: whoever comes
-too late reads it again.
+too late reads it again (`update`).
 
 Exclusion does not depend on these records, only on the board. They belong to the user on one machine.
 """
@@ -21,6 +21,8 @@ from .disk_state import look
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from .disk_state import DiskState
 
 DAYS = 7
@@ -169,14 +171,31 @@ def quarantined(path: str) -> WatchedFile | None:
     return found if found is not None and found.by else None
 
 
+def update(record: WatchedFile, change: Callable[[WatchedFile], bool]) -> WatchedFile | None:
+    """Change a record and store it. If another hook has stored it meanwhile, what that one stored is changed.
+
+    `change` may be called several times; it returns whether there is anything to store. The answer is the stored
+    record; None if there was nothing to store, or the holder's grant has ended.
+    """
+    found: WatchedFile | None = record
+    while found is not None and found.grant == record.grant and change(found):
+        if found.save():
+            return found
+        found = watched(record.path)
+    return None
+
+
 def clear(path: str) -> None:
     """End the quarantine of a file."""
-    found = quarantined(path)
-    while found is not None:
-        found.by = found.own = ""
-        if found.save():
-            return
-        found = quarantined(path)
+
+    def end(record: WatchedFile) -> bool:
+        is_quarantined = bool(record.by)
+        record.by = record.own = ""
+        return is_quarantined
+
+    found = watched(path)
+    if found is not None:
+        update(found, end)
 
 
 def allow(path: str) -> None:
