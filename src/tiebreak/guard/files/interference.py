@@ -122,13 +122,13 @@ def _holder_may_have_changed(
 # ── The agent's own files ────────────────────────────────────────────────────────────────────────────
 
 
-def accept_own(hook: HookContext, records: list[WatchedFile], command: RunningCommand) -> list[str]:
+def accept_own(hook: HookContext, records: list[WatchedFile], command: RunningCommand) -> dict[str, str]:
     """What this agent's command changed in its own files is what it left; what to tell it about others becomes a note.
 
     `records` are those of this agent, its main agent and its sub-agents. They are told what it changed in their files;
-    returns what to tell this agent about these.
+    returns what to tell this agent about these, by their paths.
     """
-    commands, told = None, []
+    commands, told = None, {}
     for record in records:
         state, before = look(record.root, record.name), command.seen.get(record.path)
         if state.signature == (before.signature if before else record.seen):
@@ -144,9 +144,9 @@ def accept_own(hook: HookContext, records: list[WatchedFile], command: RunningCo
             _accept(hook.state, record, state, others, _names(commands))
         elif any(each.agent == record.holder and may_have_changed(each, state) for each in commands):
             _note(record, state, [*others, hook.agent])  # the end of its own command tells the holder
-            told.append(words_to_relative(record, state))
+            told[record.path] = words_to_relative(record, state)
         else:
-            told.append(_change_of_relative(hook, record, state, others))
+            told[record.path] = _change_of_relative(hook, record, state, others)
     return told
 
 

@@ -42,6 +42,8 @@ from .watched_files import WatchedFile, watched
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from ...model import Hold
     from ...repository import Repository
     from ..guarded_file import GuardedFile
@@ -99,16 +101,16 @@ def look_after(hook: HookContext, command: RunningCommand) -> Verdict:
     theirs = of_others(records, hook.agent)
     own = [each for each in records if each not in theirs]
     moved = _moved(own, command)
-    of_relatives = interference.accept_own(hook, own, command)
+    relatives = interference.accept_own(hook, own, command)
     found = repository(command.root) if command.root else None
     theirs = _still_changed(theirs, found)
     harmed = interference.harmed(hook, command.root, theirs, command)
     verdict = Verdict(context=report(harmed, hook.agent))
     if found is not None:
         moved |= _moved([each.record for each in harmed if not each.is_shared], command)
-        verdict = _look_in_checkout(hook, found, command, holds, theirs, harmed, moved)
+        verdict = _look_in_checkout(hook, found, command, holds, theirs, harmed, moved, set(relatives))
     branches = look_at_branches(hook, found, records, command)
-    verdict.context = "\n".join(each for each in (*of_relatives, verdict.context, *branches) if each)
+    verdict.context = "\n".join(each for each in (*relatives.values(), verdict.context, *branches) if each)
     return verdict
 
 
@@ -156,12 +158,12 @@ def _look_in_checkout(
     theirs: list[WatchedFile],
     harmed: list[Interference],
     moved: set[int],
+    told: set[str],
 ) -> Verdict:
-    """Look at what git reports as changed in the checkout in which a command ran."""
+    """Look at what git reports as changed in the checkout in which a command ran, but for paths that were `told`."""
     status = status_of(found.root)
     names = _changed(hook, found, status or [], command, holds, moved)
-    held, lost = [each.path for each in theirs], [each.record.path for each in harmed]
-    names = [name for name in names if not _is_in_the_way(os.path.join(found.root, name), held, lost)]
+    names = _without_obstacles(found.root, names, {each.path for each in theirs} | told, harmed)
     strays = interference.found_strays(hook, found, names, theirs)
     taken = {candidate.name for candidate, _ in strays}
     names = [name for name in names if name not in taken]
@@ -173,13 +175,22 @@ def _look_in_checkout(
     return verdict
 
 
-def _is_in_the_way(path: str, held: list[str], lost: list[str]) -> bool:
-    """Whether something is in the place of a held file or above it. Nobody holds an obstacle.
+def _without_obstacles(root: str, names: list[str], held: set[str], harmed: list[Interference]) -> list[str]:
+    """These names, without what is in the place of a held file or above it: nobody holds an obstacle.
 
-    Nor does anybody hold what is inside of a folder that the command has put in the place of a file, which is `lost`.
+    Nor does anybody hold what is inside of a folder that the command has put in the place of a file.
     """
-    is_above = any(f"{each}/".startswith(f"{path}/") for each in held)
-    return is_above or any(path.startswith(f"{each}/") for each in lost)
+    in_the_way = {each for path in held for each in _up(root, path)}
+    lost = {each.record.path for each in harmed}
+    paths = ((name, os.path.join(root, name)) for name in names)
+    return [name for name, path in paths if path not in in_the_way and lost.isdisjoint(_up(root, path))]
+
+
+def _up(root: str, path: str) -> Iterator[str]:
+    """A path, and the folders above it up to the top of the checkout."""
+    while path.startswith(f"{root}/"):
+        yield path
+        path = os.path.dirname(path)
 
 
 def _changed(
