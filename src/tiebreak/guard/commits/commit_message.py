@@ -9,7 +9,8 @@ from __future__ import annotations
 import os
 
 from ...errors import Refused
-from .git import add_trailers, git
+from .commit_trailers import add_trailers
+from .git import git
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -14,7 +14,8 @@ from ...repository import common_of, repository
 from ..failure_policy import CLOSED, policy
 from .commit_files import CommitFiles, changed_between, commits_in, empty_tree, files_of, staged
 from .commit_rules import CommitRules
-from .git import add_trailers, check_grants, check_push, git, is_agent
+from .commit_trailers import check_push, finish_message, prepare_message
+from .git import check_grants, git, is_agent
 from .git_hooks import NAMES
 from .git_operation import operation, put_back_autostash, way_out
 from .ref_updates import MOST, check_updates
@@ -55,7 +56,10 @@ def check(name: str, words: list[str], board: Callable[[], Board], given: Callab
     """Run the check of one hook; raises `Lost`, `Refused` or `Fenced` if git must not go on."""
     if name not in NAMES:
         raise Invalid(f"guard: unknown hook {name!r}", hint=f"one of {', '.join(NAMES)}")
-    words = [os.path.abspath(word) for word in words] if name == "prepare-commit-msg" else words
+    if name in ("prepare-commit-msg", "commit-msg"):
+        if not words:
+            raise Invalid("the file of the message is missing")
+        words = [os.path.abspath(words[0]), *words[1:]]
     found = _enter_repository()
     if found is not None:  # in a bare repository nobody holds a file
         _CHECKS[name](HookRun(found, words, board, given))
@@ -111,9 +115,12 @@ def _merge_heads(found: Repository) -> list[str]:
 
 
 def _prepare_commit_msg(run: HookRun) -> None:
-    if not run.words:
-        raise Invalid("the file of the message is missing")
-    add_trailers(run.board, run.found.root, run.words[0])
+    message, source = [*run.words, ""][:2]
+    prepare_message(run.board, run.found, message, source)
+
+
+def _commit_msg(run: HookRun) -> None:
+    finish_message(run.board, run.found, run.words[0])
 
 
 def _reference_transaction(run: HookRun) -> None:
@@ -188,6 +195,7 @@ _CHECKS: dict[str, HookCheck] = {
     "pre-commit": _pre_commit,
     "pre-merge-commit": _pre_merge_commit,
     "prepare-commit-msg": _prepare_commit_msg,
+    "commit-msg": _commit_msg,
     "pre-applypatch": _pre_applypatch,
     "pre-rebase": _pre_rebase,
     "pre-push": _pre_push,

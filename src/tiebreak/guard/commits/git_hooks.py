@@ -21,9 +21,9 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from ...repository import Repository
 
-UPDATES = "reference-transaction"
+MESSAGE, UPDATES = "commit-msg", "reference-transaction"
 NAMES = (
-    *("pre-commit", "pre-merge-commit", "prepare-commit-msg", "pre-applypatch", "pre-rebase", "pre-push"),
+    *("pre-commit", "pre-merge-commit", "prepare-commit-msg", MESSAGE, "pre-applypatch", "pre-rebase", "pre-push"),
     UPDATES,
 )
 KEPT = ".before-tiebreak"
@@ -75,6 +75,8 @@ if found=$(echo "$new" | git rev-list --max-count=1 --stdin --not --exclude=refs
     [ -n "$found" ] || exit 0
 fi"""
 """The filter reads what git says without starting Python: git calls this hook for every fetch, tag and stash, too."""
+MESSAGE_FILTER = """# Python is started only if the message was still to be written when git prepared it.
+[ -e "$1.tiebreak" ] || exit 0"""
 LINE = 'tb guard check {0} -- "$@"'
 UPDATES_LINE = f"""in=$(cat); case "$1 $in" in "prepared "*" refs/heads/"*|"prepared "*" HEAD"*) \
 echo "$in" | {LINE.format(UPDATES)} ;; esac"""
@@ -217,7 +219,8 @@ def script(name: str) -> str:
 
     beside = os.path.join(os.path.dirname(os.path.abspath(sys.executable)), "tb")
     tb = beside if os.path.exists(beside) else shutil.which("tb") or "tb"
-    given, kept_out = {"pre-push": (READ_INPUT, ""), UPDATES: (UPDATES_INPUT, UPDATES_FILTER)}.get(name, ("", ""))
+    given = {"pre-push": READ_INPUT, UPDATES: UPDATES_INPUT}.get(name, "")
+    kept_out = {MESSAGE: MESSAGE_FILTER, UPDATES: UPDATES_FILTER}.get(name, "")
     parts = {"@NAME@": name, "@INPUT@": given, "@FILTER@": kept_out, "@TB@": shlex.quote(tb)}
     lines = SCRIPT
     for mark, text in parts.items():

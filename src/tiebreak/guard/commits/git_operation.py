@@ -62,6 +62,14 @@ def check_no_operation(found: Repository) -> None:
     )
 
 
+def is_replay(found: Repository, source: str) -> bool:
+    """Whether git makes commits of somebody anew. `source` is what `prepare-commit-msg` is told of the message."""
+    signs = ("CHERRY_PICK_HEAD", "rebase-merge/current-fixups")  # the second one: commits are squashed
+    if any(os.path.exists(os.path.join(found.private, sign)) for sign in signs):
+        return True
+    return source == "commit" and operation(found) == "rebase"
+
+
 def end_revert(found: Repository) -> None:
     """End a revert of which nothing is staged any more, as `git commit` does: all of it is committed."""
     if operation(found) == "revert" and not os.path.exists(os.path.join(found.private, SERIES)):

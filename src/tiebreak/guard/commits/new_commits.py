@@ -19,7 +19,8 @@ from ..holder_messages import tell
 from .checkout_branch import DETACHED, branch_of, during
 from .commit_files import commits_in, files_of
 from .commit_rules import CommitRules
-from .git import AGENT, git
+from .commit_trailers import AGENT
+from .git import git
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
