@@ -20,8 +20,6 @@ from .git_operation import rebased, way_out
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from ...board import Board
     from ...repository import Repository
 
@@ -29,9 +27,6 @@ MOST = 200
 """Most new commits that are checked one by one. More are checked as if they were one commit."""
 MOST_LOOKS = 1000
 """Entries of HEAD's reflog that are read."""
-HEX = frozenset("0123456789abcdef")
-LEAST_NAME = 40
-"""Digits of the shortest full name of an object."""
 KNOWN = ("--not", "--exclude=refs/stash", "--all")
 """What has the commits that are not new. A stash may have files of anybody, so its commits count as new."""
 
@@ -73,33 +68,15 @@ def moved(lines: str) -> dict[str, list[str]]:
 
 def _new(found: Repository, updates: dict[str, list[str]]) -> list[tuple[str, list[str]]]:
     """The unchecked commits that no branch has, the oldest first, each with its parents; at most one above `MOST`."""
-    given = [f"^{name}\n" for name in (*_visited(found), *_fetched(found))] + [f"{name}\n" for name in updates]
+    given = [f"^{name}\n" for name in (*_visited(found), *new_commits.fetched(found))] + [f"{name}\n" for name in updates]
     commits = commits_in(found.root, f"--max-count={MOST + 1}", *KNOWN, given="".join(given))
     return commits if len(commits) > MOST else [each for each in commits if not new_commits.is_checked(each[0])]
 
 
 def _visited(found: Repository) -> list[str]:
     """The commits at which HEAD was, from its reflog: so a commit can be gone back to."""
-    lines = _lines(os.path.join(found.private, "logs", "HEAD"))[-MOST_LOOKS:]
-    return _names(line.partition(" ")[2].partition(" ")[0] for line in lines)
-
-
-def _fetched(found: Repository) -> list[str]:
-    """The commits that were fetched last, also those that no ref has."""
-    return _names(line.partition("\t")[0] for line in _lines(os.path.join(found.private, "FETCH_HEAD")))
-
-
-def _lines(path: str) -> list[str]:
-    try:
-        with open(path, encoding="utf-8", errors="replace") as file:
-            return file.read().split("\n")
-    except OSError:
-        return []
-
-
-def _names(words: Iterable[str]) -> list[str]:
-    """The names of objects among these words, each once."""
-    return [word for word in dict.fromkeys(words) if len(word) >= LEAST_NAME and HEX.issuperset(word)]
+    lines = new_commits.lines_of(os.path.join(found.private, "logs", "HEAD"))[-MOST_LOOKS:]
+    return new_commits.object_names(line.partition(" ")[2].partition(" ")[0] for line in lines)
 
 
 def _repeats(root: str, name: str, original: str) -> bool:
