@@ -20,7 +20,7 @@ from ...files import lock_file
 from ...repository import repository
 from . import interrupted_commit
 from .checkout_branch import branch_of, check_branch
-from .commit_message import Hooks, MessageFile
+from .commit_message import Hooks, MessageFile, Settings
 from .commit_paths import select
 from .commit_rules import check_commit
 from .git import git
@@ -69,7 +69,7 @@ def commit(board: Board, root: str, folder: str, given: list[str], message: str,
         made = attempt.repeat(message)
     finally:
         os.close(lock)
-    return {**made, "hook_output": _after(attempt.hooks)}
+    return {**made, "hook_output": _after(found.root, attempt.hooks)}
 
 
 def _name(path: str, root: str, folder: str) -> str:
@@ -87,12 +87,13 @@ def _name(path: str, root: str, folder: str) -> str:
     return os.path.relpath(real, os.path.realpath(root))
 
 
-def _after(hooks: Hooks) -> str:
-    """Run the `post-commit` hook; what all hooks printed."""
-    try:
-        hooks.run("post-commit")
-    except Refused:
-        pass  # the commit is made
+def _after(root: str, hooks: Hooks) -> str:
+    """What git does after a commit: maintenance if it is due, and `post-commit`. What all hooks printed."""
+    for step in (lambda: git("maintenance", "run", "--auto", "--quiet", root=root), lambda: hooks.run("post-commit")):
+        try:
+            step()
+        except Refused:
+            pass  # the commit is made
     return hooks.printed
 
 
@@ -106,7 +107,8 @@ class _Attempt:
         self.names = names
         self.folder = folder
         self.chosen = chosen
-        self.hooks = Hooks(board, found.root, "")
+        self.settings = Settings(found.root)
+        self.hooks = Hooks(board, found, "", self.settings)
 
     def repeat(self, message: str) -> dict[str, object]:
         """Commit; raises `Refused` if that is not possible."""
@@ -126,23 +128,23 @@ class _Attempt:
             raise _switched(branch, branch_of(self.found))
         parent = _tip(self.root, ref)
         chosen = select(self.root, self.names, parent, self.folder)
-        with PrivateIndex(self.found) as index, MessageFile(self.found) as text:
+        with PrivateIndex(self.found) as index, MessageFile(self.found, self.settings) as text:
             index.start(parent, ignores_stat=chosen.ignores_stat)
             chosen.take(index.changed_on_disk(self.names))
             index.stage(chosen)
-            paths = list(index.changes(parent))
-            if not paths:
-                raise _nothing(chosen)
-            check_commit(self.board, self.root, paths, environ=index.environ)
-            self.hooks = Hooks(self.board, self.root, index.path)
-            self.hooks.run("pre-commit")
-            # A hook may change the committed paths. Others that it stages (`git add -u`) may be somebody else's work.
-            changes = index.keep_only(paths, parent)
+            changes = index.changes(parent)
             if not changes:
                 raise _nothing(chosen)
+            check_commit(self.board, self.root, list(changes), environ=index.environ)
+            self.hooks = Hooks(self.board, self.found, index.path, self.settings)
+            if self.hooks.run("pre-commit"):
+                # It may change the committed paths. Others that it stages (`git add -u`) may be somebody else's work.
+                changes = index.keep_only(changes, parent)
+                if not changes:
+                    raise _nothing(chosen)
             tree = index.write_tree()
             subject = text.write(self.board, message, self.hooks)
-            made = _commit_tree(self.root, tree, parent, text.path)
+            made = _commit_tree(self.root, tree, parent, text.path, self.settings)
             # Hooks can take long: the branch may be another one by now, and the files somebody else's.
             if self._checked() != branch:
                 raise _switched(branch, branch_of(self.found))
@@ -227,10 +229,10 @@ def _update_ref(root: str, ref: str, new: str, old: str, reason: str) -> None:
     with_patience(lambda: git(*AT_ONCE, *words, root=root, environ=checked), ref.removeprefix("refs/heads/"))
 
 
-def _commit_tree(root: str, tree: str, parent: str, text: str) -> str:
+def _commit_tree(root: str, tree: str, parent: str, text: str, settings: Settings) -> str:
     """Store a commit, signed if `commit.gpgSign` demands it; its name."""
     parents = ["-p", parent] if parent else []
-    sign = ["-S"] if git("config", "--type=bool", "--default=false", "commit.gpgSign", root=root) == b"true\n" else []
+    sign = ["-S"] if settings.is_true("commit.gpgsign") else []
     try:
         return git("commit-tree", tree, *parents, *sign, "-F", text, root=root).decode().strip()
     except Refused:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from ...board import Board
     from ...model import Task
 
+
 def git(*words: str, root: str, environ: Mapping[str, str] | None = None, given: bytes | None = None) -> bytes:
     """The output of a git command; raises `Refused` with git's error."""
     import subprocess

@@ -68,8 +68,8 @@ def moved(lines: str) -> dict[str, list[str]]:
 
 def _new(found: Repository, updates: dict[str, list[str]]) -> list[tuple[str, list[str]]]:
     """The unchecked commits that no branch has, the oldest first, each with its parents; at most one above `MOST`."""
-    given = [f"^{name}\n" for name in (*_visited(found), *new_commits.fetched(found))] + [f"{name}\n" for name in updates]
-    commits = commits_in(found.root, f"--max-count={MOST + 1}", *KNOWN, given="".join(given))
+    names = [*(f"^{name}" for name in (*_visited(found), *new_commits.fetched(found))), *updates]
+    commits = commits_in(found.root, f"--max-count={MOST + 1}", *KNOWN, given="".join(f"{name}\n" for name in names))
     return commits if len(commits) > MOST else [each for each in commits if not new_commits.is_checked(each[0])]
 
 
