@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -100,3 +101,33 @@ def test_a_worktree_without_husky_is_not_taken_for_guarded(repo: Path, tb: Tb, t
     (tmp_path / "tree/.husky/_").mkdir()
     assert tb("guard", "install", cwd=tmp_path / "tree").code == 0
     assert tb("guard", "status").code == 0
+
+
+@pytest.mark.parametrize("aside", ["pre-commit.old", "pre-commit.legacy"])
+@pytest.mark.parametrize("newer", [True, False])
+def test_the_guard_comes_back_after_a_manager_wrote_its_hooks_anew(
+    repo: Path, tb: Tb, aside: str, *, newer: bool
+) -> None:
+    hooks = repo / ".git/hooks"
+    # A manager that runs what it has put aside, as pre-commit does.
+    text = f'echo by manager; [ ! -x "$0.legacy" ] || exec .git/hooks/{aside}'
+    hook(hooks / "pre-commit", text)
+    first = (hooks / "pre-commit").read_text()
+    tb.ok("guard", "install")
+    (hooks / "pre-commit").rename(hooks / aside)
+    hook(hooks / "pre-commit", f"echo anew; {text}" if newer else text)
+    assert "pre-commit: installed, before it runs what was there" in tb.ok("guard", "install")
+    assert tb("guard", "status").code == 0
+    assert sorted(each.name for each in hooks.glob("pre-commit.*-tiebreak*")) == [
+        "pre-commit.before-tiebreak",
+        *(["pre-commit.before-tiebreak.1"] if newer else []),
+    ]
+    if newer:
+        assert (hooks / "pre-commit.before-tiebreak.1").read_text() == first
+    (repo / "a.py").write_text("changed\n")
+    done = subprocess.run(
+        ["git", "commit", "-am", "x"], cwd=repo, capture_output=True, text=True, timeout=30, check=True
+    )
+    assert done.stderr.count("by manager") == 1
+    tb.ok("guard", "uninstall")
+    assert (hooks / "pre-commit").read_text() == (first.replace("echo by", "echo anew; echo by") if newer else first)

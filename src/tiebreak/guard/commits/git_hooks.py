@@ -2,13 +2,14 @@
 
 Worktrees share git's own folder of hooks, so one installation serves all of them. A folder that `core.hooksPath` names
 inside the checkout is another one in each worktree: those that are not guarded are named. A hook that exists already is
-renamed to `NAME.before-tiebreak`, and runs first. If a hook manager such as husky owns the hooks, or git tracks them,
-nothing is changed, and the error says what to add to the scripts.
+renamed to `NAME.before-tiebreak`, and runs first; an older one of that name gets a number. If a hook manager such as
+husky owns the hooks, or git tracks them, nothing is changed, and the error says what to add to the scripts.
 """
 
 from __future__ import annotations
 
 import os
+from itertools import count
 
 from ...errors import Invalid, Refused
 from ...files import replace_file
@@ -27,6 +28,8 @@ NAMES = (
     UPDATES,
 )
 KEPT = ".before-tiebreak"
+PUT_ASIDE = (".legacy", ".old")
+"""What pre-commit and lefthook add to the name of a hook that was there before theirs."""
 MARK = "# tiebreak guard"
 SCRIPT = """#!/bin/sh
 # tiebreak guard: `tb guard uninstall` takes it away again.
@@ -203,12 +206,21 @@ def _put(installed: GitHooks, name: str) -> str:
         return f"{name}: already installed"
     kept = ""
     if os.path.lexists(path):
-        if os.path.lexists(path + KEPT):
-            raise Refused(f"{path + KEPT} exists already", hint="look at it, and move it away")
-        os.rename(path, path + KEPT)
+        _keep(path)
         kept = f", before it runs what was there ({name}{KEPT})"
     _write(path, wanted)
     return f"{name}: installed{kept}"
+
+
+def _keep(path: str) -> None:
+    """Rename a hook, so that the guard's can run it. If a manager wrote it anew over the guard's, this is undone."""
+    for end in PUT_ASIDE:
+        if MARK in _read(path + end):
+            os.unlink(path + end)  # the guard's own script: it would run this hook once more
+    if os.path.lexists(path + KEPT) and _read(path + KEPT) != _read(path):
+        older = next(each for number in count(1) if not os.path.lexists(each := f"{path}{KEPT}.{number}"))
+        os.rename(path + KEPT, older)
+    os.replace(path, path + KEPT)
 
 
 def script(name: str) -> str:
