@@ -11,6 +11,7 @@ import pytest
 
 from tiebreak import Refused
 
+from ..cli.command import Tb
 from .actors import Claude, git, repository
 
 Start = Callable[..., Claude]
@@ -257,3 +258,14 @@ def test_what_was_staged_in_the_paths_and_is_not_on_disk_comes_into_no_later_com
         claude("ann").commit("a.py", "src")
     assert git("diff", "--name-only", "HEAD~1", "HEAD", cwd=repo) == "src/b.py\n"
     assert git("status", "--porcelain", cwd=repo).splitlines() == ["M  docs/c.md", " A docs/ita"]
+
+
+def test_each_message_is_a_paragraph(repo: Path, tb: Tb) -> None:
+    words = ("-m", "one", "-m", "two\nlines", "--message=three")
+    (repo / "a.py").write_text("changed\n")
+    git("commit", "--quiet", "-m", "one", "-m", "two\nlines", "-m", "three", "a.py", cwd=repo)
+    of_git = git("log", "-1", "--format=%B", cwd=repo)
+    (repo / "a.py").write_text("again\n")
+    tb.ok("commit", "a.py", *words)
+    assert git("log", "-1", "--format=%B", cwd=repo) == of_git
+    assert "--message" in tb("commit", "a.py").err

@@ -20,7 +20,7 @@ SHOWN = 12
     "commit",
     "Commit exactly these paths as they are on disk, whatever else is staged or changed.",
     Argument("paths", "files or folders", many=True),
-    Option("message", "TEXT", "what and why; also -m", short="m"),
+    Option("message", "TEXT", "what and why; also -m; each further one is a paragraph", short="m", many=True),
     Option("branch", "NAME", "the branch that this is meant for; refused if the checkout is on another one"),
     example="tb commit src/auth.py tests/test_auth.py -m 'Move the login to OAuth'",
 )
@@ -40,7 +40,8 @@ def commit(context: Context, args: Args) -> None:
     if found is None:
         raise Invalid("commit: not in a git repository")
     try:
-        made = make(context.board, found.root, here(), args.paths, args.message, args.branch or "")
+        message = "\n\n".join(args.message)
+        made = make(context.board, found.root, here(), args.paths, message, args.branch or "")
     except Refused as exc:
         _show(context, str(exc.data.get("output") or ""))
         raise
