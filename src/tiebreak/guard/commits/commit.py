@@ -133,6 +133,7 @@ class _Attempt:
             chosen.take(index.changed_on_disk(self.names))
             index.stage(chosen)
             changes = index.changes(parent)
+            chosen.check_taken(changes)
             if not changes:
                 raise _nothing(chosen)
             check_commit(self.board, self.root, list(changes), environ=index.environ)

@@ -39,6 +39,8 @@ if TYPE_CHECKING:
 
 NESTED = "another repository"
 BESIDE_MARKED = "in the place of marked files"
+EMPTY = "nothing in it that git commits"
+NOT_TAKEN = "git takes no such file"
 GITLINK = "160000"
 """The mode of a submodule."""
 SHOWN = 8
@@ -47,7 +49,7 @@ SHOWN = 8
 class Selection:
     """What goes into a commit, and what of the named folders does not."""
 
-    __slots__ = ("entries", "gone", "ignores_stat", "left_out", "marked", "named", "staged", "there")
+    __slots__ = ("entries", "gone", "ignores_stat", "left_out", "marked", "named", "new", "staged", "there")
 
     def __init__(
         self, named: _Named, entries: dict[str, IndexEntry], marked: dict[str, str], staged: dict[str, IndexChange]
@@ -61,6 +63,8 @@ class Selection:
         self.ignores_stat = any(each.mark and path not in marked for path, each in special(entries).items())
         """Whether git marks each file as assume-unchanged by itself (`core.ignoreStat`), so that it means nothing."""
         self.there: list[str] = []
+        self.new: list[str] = []
+        """Those that git did not track."""
         self.gone: list[str] = []
         self.left_out: dict[str, str] = {}
         """Why each of these paths is not committed, although it has changed."""
@@ -83,6 +87,15 @@ class Selection:
                 self._leave_out_repository(path.rstrip("/"))
             else:
                 self.there.append(path)
+                self.new.append(path)
+
+    def check_taken(self, changes: Collection[str]) -> None:
+        """Leave out new files that git did not take, such as a link named `.gitmodules`; it fails without a word."""
+        for path in self.new:
+            if path not in changes and path not in self.staged:
+                if path in self.named.names:
+                    raise Refused(f"{path} cannot be committed: {NOT_TAKEN}")
+                self.left_out[path] = NOT_TAKEN
 
     def leftovers(self, committed: Collection[str]) -> dict[str, IndexChange]:
         """Staged changes that are not on disk, so that they are not committed: they leave the index, as in git."""
@@ -117,9 +130,10 @@ def select(root: str, names: list[str], parent: str, folder: str) -> Selection:
     removed = [path for path, each in staged.items() if each.mode == ABSENT]
     others = _new(root, names)
     marked = _marked(root, entries)
-    named.check(marked, (entries, removed, others))
+    empty = named.check(marked, (entries, removed, others))
     made = Selection(named, entries, marked, staged)
     made.left_out = _changed(root, marked, entries)
+    made.left_out |= {path: mark for path, mark in marked.items() if path in staged} | dict.fromkeys(empty, EMPTY)
     disk = _Disk(root)
     made.there = [path for path in added if path not in marked and disk.has(path, folder=entries[path].mode == GITLINK)]
     made.take_new(others)
@@ -217,8 +231,8 @@ class _Named:
         self.names = names
         self.folder = folder
 
-    def check(self, marked: dict[str, str], listings: Iterable[Iterable[str]]) -> None:
-        """Raise `Refused` for a marked path, and one that none of the listings explains."""
+    def check(self, marked: dict[str, str], listings: Iterable[Iterable[str]]) -> list[str]:
+        """Raise `Refused` for a marked path, and one that none of the listings explains; the folders without files."""
         for name in self.names:
             if name in marked:
                 raise self._is_marked(name, marked[name])
@@ -228,9 +242,10 @@ class _Named:
                 break
             left.discard(path.rstrip("/"))
             left.difference_update(_folders(path))
-        for name in self.names:
-            if name in left:
-                self._check_unknown(name)
+        unknown = [name for name in self.names if name in left]
+        for name in unknown:
+            self._check_unknown(name)
+        return unknown
 
     def _is_marked(self, name: str, mark: str) -> Refused:
         there = os.path.lexists(os.path.join(self.root, name))
@@ -244,7 +259,7 @@ class _Named:
         )
 
     def _check_unknown(self, name: str) -> None:
-        """Raise `Refused` for a path under which git has nothing to commit, unless it is an empty folder."""
+        """Raise `Refused` for a path under which git has nothing to commit, unless it is a folder."""
         full, root = os.path.join(self.root, name), os.path.realpath(self.root)
         owner = repository(full if os.path.isdir(full) and not os.path.islink(full) else os.path.dirname(full))
         if owner is not None and owner.root != root:
@@ -257,6 +272,8 @@ class _Named:
                 f"git ignores {name}",
                 hint=f"`git add -f {self._argument(name)}` makes git track it; then commit it again",
             )
+        if not os.path.isdir(full) or os.path.islink(full):
+            raise Refused(f"{name} is nothing that git commits", hint="git commits files, links and submodules")
 
     def is_nested(self, name: str, top: str) -> Refused:
         """The refusal of a path in the repository at `top`, or of that itself."""
