@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 from pathlib import Path
 
 import pytest
 
-from tiebreak.guard.commits.git_hooks import NAMES, line
+from tiebreak.guard.commits.git_hooks import NAMES, calls_all, line
 
 from ..cli.command import Tb
 from .actors import git
@@ -131,3 +132,15 @@ def test_the_guard_comes_back_after_a_manager_wrote_its_hooks_anew(
     assert done.stderr.count("by manager") == 1
     tb.ok("guard", "uninstall")
     assert (hooks / "pre-commit").read_text() == (first.replace("echo by", "echo anew; echo by") if newer else first)
+
+
+def test_a_git_that_is_too_old_to_call_all_hooks_is_named(repo: Path, tb: Tb, tmp_path: Path) -> None:
+    tb.ok("guard", "install")
+    assert "installed, and they find tb" in tb("doctor").out
+    real = shutil.which("git")
+    hook(tmp_path / "bin/git", f'case "$*" in *" version") echo git version 2.27.0;; *) exec {real} "$@";; esac')
+    tb.environment["PATH"] = f"{tmp_path / 'bin'}:{tb.environment['PATH']}"
+    assert "git version 2.27.0 does not call all of them; version 2.28 does" in tb("doctor").out
+    assert calls_all("git version 2.50.1 (Apple Git-155)")
+    assert calls_all("git version unknown")
+    assert not calls_all("git version 1.8.3.1")

@@ -27,6 +27,8 @@ NAMES = (
     *("pre-commit", "pre-merge-commit", "prepare-commit-msg", MESSAGE, "pre-applypatch", "pre-rebase", "pre-push"),
     UPDATES,
 )
+LEAST_GIT = (2, 28)
+"""The first version of git that calls `reference-transaction`."""
 KEPT = ".before-tiebreak"
 PUT_ASIDE = (".legacy", ".old")
 """What pre-commit and lefthook add to the name of a hook that was there before theirs."""
@@ -273,6 +275,12 @@ def status(installed: GitHooks) -> dict[str, str]:
         else:
             found[name] = "other" if os.path.lexists(installed.script(name)) else "none"
     return found
+
+
+def calls_all(version: str) -> bool:
+    """Whether a git with this version (`git version 2.39.5`) calls all hooks; also if the version cannot be read."""
+    numbers = version.removeprefix("git version ").split(".")[:2]
+    return not all(map(str.isdecimal, numbers)) or tuple(map(int, numbers)) >= LEAST_GIT
 
 
 def unguarded(installed: GitHooks) -> list[str]:
