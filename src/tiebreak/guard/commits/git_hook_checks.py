@@ -7,6 +7,7 @@ run git again, which then uses the same repository and the same index as the com
 from __future__ import annotations
 
 import os
+from functools import partial
 
 from ...board import here
 from ...errors import Invalid, Refused, TiebreakError, Unavailable
@@ -17,7 +18,7 @@ from .commit_rules import CommitRules
 from .commit_trailers import check_push, finish_message, prepare_message
 from .git import check_grants, git, is_agent
 from .git_hooks import NAMES
-from .git_operation import operation, put_back_autostash, way_out
+from .git_operation import earlier_heads, operation, put_back_autostash, way_out
 from .ref_updates import MOST, check_updates
 
 TYPE_CHECKING = False
@@ -85,8 +86,8 @@ def _enter_repository() -> Repository | None:
 
 def _pre_commit(run: HookRun) -> None:
     check_grants(run.board)
-    files = staged(run.found.root, others=_merge_heads(run.found))
-    CommitRules(run.board, run.found.root, way_out=way_out(run.found)).check(files)
+    files = staged(run.found.root, others=_merge_heads(run.found), earlier=earlier_heads(run.found))
+    CommitRules(run.board, run.found.root, way_out=partial(way_out, run.found)).check(files)
 
 
 def _pre_merge_commit(run: HookRun) -> None:
@@ -94,7 +95,7 @@ def _pre_merge_commit(run: HookRun) -> None:
     check_grants(run.board)
     others = [name.removeprefix("GITHEAD_") for name in os.environ if name.startswith("GITHEAD_")]
     files = staged(run.found.root, others=others or _merge_heads(run.found))
-    CommitRules(run.board, run.found.root, way_out=way_out(run.found, "merge")).check(files, "this merge")
+    CommitRules(run.board, run.found.root, way_out=partial(way_out, run.found, "merge")).check(files, "this merge")
 
 
 def _pre_applypatch(run: HookRun) -> None:
@@ -102,7 +103,7 @@ def _pre_applypatch(run: HookRun) -> None:
     name = operation(run.found) or "am"
     if name == "rebase":
         return  # `pre-rebase` was asked, and `reference-transaction` sees whether the commit is the same as before
-    rules = CommitRules(run.board, run.found.root, way_out=way_out(run.found, name))
+    rules = CommitRules(run.board, run.found.root, way_out=partial(way_out, run.found, name))
     rules.check(staged(run.found.root), "this patch")
 
 
@@ -155,7 +156,7 @@ def _check_rebase(run: HookRun) -> None:
     check_grants(run.board)
     upstream, branch = [*run.words, "", ""][:2]
     root, branch = run.found.root, branch or "HEAD"
-    rules = CommitRules(run.board, root, way_out=UNCHANGED)
+    rules = CommitRules(run.board, root, way_out=lambda: UNCHANGED)
     try:
         replayed, moved = _replayed(root, upstream, branch), _checked_out(root, upstream)
     except Refused:

@@ -10,13 +10,14 @@ A person may go past the checks with `--no-verify`, here too. The holders are to
 from __future__ import annotations
 
 import os
+from functools import partial
 
 from ...errors import Refused
 from . import new_commits
 from .commit_files import CommitFiles, changed_between, commits_in, empty_tree, files_of
 from .commit_rules import CommitRules
 from .git import check_grants, git
-from .git_operation import rebased, way_out
+from .git_operation import earlier_heads, rebased, way_out
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -38,7 +39,8 @@ def check_updates(board: Board, found: Repository, lines: str) -> None:
     if not commits:
         return
     check_grants(board)
-    rules = CommitRules(board, found.root, way_out=way_out(found))
+    head = next((name for name, refs in updates.items() if "HEAD" in refs), "")
+    rules = CommitRules(board, found.root, way_out=partial(way_out, found, new=head))
     before = {
         name: [each for each in (_now(found.root, ref) for ref in refs) if each] for name, refs in updates.items()
     }
@@ -47,8 +49,9 @@ def check_updates(board: Board, found: Repository, lines: str) -> None:
     else:
         known = list(dict.fromkeys(each for names in before.values() for each in names))
         changed = [(name, _unlike(found.root, files, known)) for name, files in files_of(found.root, commits)]
-    original = rebased(found)
+    original, earlier = rebased(found), earlier_heads(found)
     for name, files in changed:
+        files.earlier += earlier
         files.is_replay = bool(original and rules.held(files)) and _repeats(found.root, name, original)
         rules.check(files, "this commit" if name in updates else f"commit {name[:10]}")
     for name, _ in commits:
