@@ -286,3 +286,17 @@ def test_where_the_files_do_not_say_the_branch_git_is_asked(claude: Start, repo:
     assert (branch_of(found), commit_of(found)) == ("no branch", commit)
     head.write_text("broken\n")
     assert (branch_of(found), commit_of(found)) == ("", "")
+
+
+def test_beside_a_bare_repository_the_worktree_is_named(repo: Path, tb: Tb, tmp_path: Path) -> None:
+    top = tmp_path / "top"
+    git("clone", "-q", "--bare", str(repo), str(top / ".bare"), cwd=tmp_path)
+    (top / ".git").write_text("gitdir: ./.bare\n")
+    git("worktree", "add", "-q", "-b", "x", "tree", cwd=top)
+    (top / "tree/a.py").write_text("mine\n")
+    refused = tb("commit", "tree/a.py", "-m", "x", cwd=top)
+    assert refused.code == 2
+    assert f"`cd {top}/tree` first" in refused.err
+    for key, value in (("user.name", "dana"), ("user.email", "dana@example.org")):
+        git("config", key, value, cwd=top)
+    assert tb("commit", "a.py", "-m", "x", cwd=top / "tree").code == 0

@@ -18,6 +18,7 @@ import os
 from ...errors import Invalid, Refused
 from ...files import lock_file
 from ...repository import repository
+from ...text import argument
 from . import interrupted_commit
 from .checkout_branch import branch_of, check_branch
 from .commit_message import Hooks, MessageFile, Settings
@@ -59,13 +60,16 @@ def commit(board: Board, root: str, folder: str, given: list[str], message: str,
     found = repository(root)
     if found is None:
         raise Invalid("commit: not in a git repository")
+    settings = Settings(found.root)
+    if settings.is_true("core.bare") and found.private == found.common:
+        raise _bare(found.root, os.path.join(folder, given[0]))
     names = list(dict.fromkeys(_name(path, found.root, folder) for path in given))
     # One commit at a time in one checkout.
     lock = lock_file(os.path.join(found.private, "tiebreak-commit.lock"), PATIENCE)
     if lock is None:
         raise Refused(f"somebody else has been committing here for {PATIENCE:g} s")
     try:
-        attempt = _Attempt(board, found, names, folder, branch)
+        attempt = _Attempt(board, found, names, folder, branch, settings)
         made = attempt.repeat(message)
     finally:
         os.close(lock)
@@ -87,6 +91,13 @@ def _name(path: str, root: str, folder: str) -> str:
     return os.path.relpath(real, os.path.realpath(root))
 
 
+def _bare(root: str, path: str) -> Invalid:
+    """The refusal to commit in a folder that has a bare repository, and worktrees beside it."""
+    meant = repository(os.path.dirname(path))
+    where = argument(meant.root) if meant is not None and meant.root != root else "WORKTREE"
+    return Invalid(f"commit: {root} has a bare repository and no files of it", hint=f"`cd {where}` first")
+
+
 def _after(root: str, hooks: Hooks) -> str:
     """What git does after a commit: maintenance if it is due, and `post-commit`. What all hooks printed."""
     for step in (lambda: git("maintenance", "run", "--auto", "--quiet", root=root), lambda: hooks.run("post-commit")):
@@ -100,14 +111,16 @@ def _after(root: str, hooks: Hooks) -> str:
 class _Attempt:
     """One commit of these paths, attempted until nobody moves the branch meanwhile."""
 
-    def __init__(self, board: Board, found: Repository, names: list[str], folder: str, chosen: str) -> None:
+    def __init__(
+        self, board: Board, found: Repository, names: list[str], folder: str, chosen: str, settings: Settings
+    ) -> None:
         self.board = board
         self.found = found
         self.root = found.root
         self.names = names
         self.folder = folder
         self.chosen = chosen
-        self.settings = Settings(found.root)
+        self.settings = settings
         self.hooks = Hooks(board, found, "", self.settings)
 
     def repeat(self, message: str) -> dict[str, object]:

@@ -28,7 +28,7 @@ PREFIX = "tiebreak-message-"
 class Settings:
     """The settings of git that concern a commit, read once."""
 
-    KEYS = r"^(core\.hookspath|commit\.(gpgsign|cleanup)|hook\..*)$"
+    KEYS = r"^(core\.(bare|hookspath)|commit\.(gpgsign|cleanup)|hook\..*)$"
 
     def __init__(self, root: str) -> None:
         try:
