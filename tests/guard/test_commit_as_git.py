@@ -269,3 +269,16 @@ def test_each_message_is_a_paragraph(repo: Path, tb: Tb) -> None:
     tb.ok("commit", "a.py", *words)
     assert git("log", "-1", "--format=%B", cwd=repo) == of_git
     assert "--message" in tb("commit", "a.py").err
+
+
+@pytest.mark.parametrize("by_git", [True, False])
+def test_a_staged_mode_that_is_not_on_disk_stays_staged(claude: Start, repo: Path, *, by_git: bool) -> None:
+    git("config", "core.fileMode", "false", cwd=repo)
+    git("update-index", "--chmod=+x", "a.py", cwd=repo)
+    (repo / "a.py").write_text("changed\n")
+    if by_git:
+        git("commit", "--quiet", "-m", "x", "a.py", cwd=repo)
+    else:
+        claude("ann").commit("a.py")
+    assert git("ls-tree", "HEAD", "a.py", cwd=repo).startswith("100644")
+    assert git("ls-files", "-s", "a.py", cwd=repo).startswith("100755")

@@ -168,7 +168,9 @@ class _Attempt:
             interrupted_commit.record(self.found, refreshed, chosen.entries)
             if not self._move(ref, parent, made, f"commit: {subject}"):
                 return None
-        self._refresh(made, (line(path, each.mode, each.object) for path, each in refreshed.items()))
+        trusts_mode = self.settings.is_true("core.filemode", "true")
+        modes = {path: each.mode if trusts_mode else chosen.staged_mode(path, each) for path, each in refreshed.items()}
+        self._refresh(made, (line(path, modes[path], each.object) for path, each in refreshed.items()))
         left_out = [{"path": path, "why": why} for path, why in sorted(chosen.left_out.items())]
         facts = {"commit": made, "branch": branch or None, "parent": parent or None, "subject": subject}
         return {**facts, "paths": list(changes), "left_out": left_out}

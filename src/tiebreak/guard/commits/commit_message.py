@@ -28,7 +28,7 @@ PREFIX = "tiebreak-message-"
 class Settings:
     """The settings of git that concern a commit, read once."""
 
-    KEYS = r"^(core\.(bare|hookspath)|commit\.(gpgsign|cleanup)|hook\..*)$"
+    KEYS = r"^(core\.(bare|filemode|hookspath)|commit\.(gpgsign|cleanup)|hook\..*)$"
 
     def __init__(self, root: str) -> None:
         try:
@@ -38,9 +38,9 @@ class Settings:
         entries = (entry.partition(b"\n") for entry in listed.split(b"\0") if entry)
         self.values = {os.fsdecode(key): os.fsdecode(value) if found else "true" for key, found, value in entries}
 
-    def is_true(self, key: str) -> bool:
+    def is_true(self, key: str, default: str = "false") -> bool:
         """Whether a setting is on, in one of git's spellings."""
-        value = self.values.get(key, "").lower()
+        value = self.values.get(key, default).lower()
         return value in ("true", "yes", "on") or (value.isdecimal() and int(value) != 0)
 
     @property
