@@ -147,6 +147,20 @@ def test_the_grant_that_the_environment_names_is_checked(
     assert tb("guard", "check", "pre-commit", cwd=guarded, env={**named}).code == code
 
 
+def test_a_task_that_is_done_and_deleted_stops_no_commit(guarded: Path, tb: Tb, claude: Start) -> None:
+    ann = claude("ann")
+    ann.board.tasks.claim(ref="login")
+    ann.board.tasks.complete(ref="login")
+    ann.board.tasks.post("newer")  # the newest one is never deleted
+    assert ann.board.upkeep.prune(older_than=0).tasks == 1
+    named = {"TIEBREAK_TASK": "login", "CLAUDE_SESSION_ID": "ann"}
+    dirty(guarded, "a.py")
+    assert run(tb, "commit", "-am", "x", cwd=guarded, **named, TIEBREAK_EPOCH="1").code == 0
+    assert git("log", "-1", "--format=%(trailers)", cwd=guarded).strip() == f"Tiebreak-Agent: {ann.name}"
+    dirty(guarded, "a.py")
+    assert run(tb, "commit", "-am", "x", cwd=guarded, **named).code != 0, "it may be misspelt"
+
+
 def test_a_board_that_cannot_be_reached_stops_nobody_unless_the_policy_says_so(guarded: Path, tb: Tb) -> None:
     dirty(guarded, "a.py")
     nowhere = {"TIEBREAK_BOARD": "unix:/nowhere/at/all"}

@@ -15,7 +15,7 @@ from ...errors import Refused
 from ...files import remove_file, replace_file
 from ...model import holder_id
 from ...names import short
-from .git import check_grants, check_known, git, is_agent
+from .git import check_grants, check_known, git, is_agent, named_task
 from .git_operation import is_replay
 
 TYPE_CHECKING = False
@@ -46,9 +46,8 @@ def trailers(board: Board, environ: Mapping[str, str] = os.environ) -> list[str]
         for task in board.tasks.list(agent=board.agent, states=["claimed"])
         if holder_id(task) == board.agent and (task.until or 0) > board.upkeep.now()
     ]
-    chosen = environ.get("TIEBREAK_TASK")
-    if chosen:
-        task = board.tasks.get(ref=chosen)
+    task = named_task(board, environ)
+    if task is not None:
         claims = [each for each in claims if each.id == task.id] or [task]
     if not claims and not is_agent(environ):
         return []

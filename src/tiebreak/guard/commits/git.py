@@ -51,18 +51,28 @@ def paths_in(output: bytes) -> list[str]:
 
 def check_grants(board: Board, environ: Mapping[str, str] = os.environ) -> None:
     """Raise `Fenced` if a grant that this agent works under has passed to somebody else."""
-    given, epoch = environ.get("TIEBREAK_TASK"), environ.get("TIEBREAK_EPOCH", "")
-    if given:
-        _check_named(board, given, epoch)
+    task = named_task(board, environ)
+    if task is not None:
+        _check_named(board, task, environ.get("TIEBREAK_EPOCH", ""))
     for task_id, known in known_claims(AgentState(board.agent, environ)):
         check_known(board, task_id, known)
 
 
-def _check_named(board: Board, ref: str, epoch: str) -> None:
+def named_task(board: Board, environ: Mapping[str, str]) -> Task | None:
+    """The task that the environment names; None if there is none, or if it was pruned, so that it ended long ago."""
+    ref = environ.get("TIEBREAK_TASK")
+    try:
+        return board.tasks.get(ref=ref) if ref else None
+    except NotFound:
+        if environ.get("TIEBREAK_EPOCH"):
+            return None  # it was granted once
+        raise
+
+
+def _check_named(board: Board, task: Task, epoch: str) -> None:
     """The grant in the environment must be this agent's current one, or one that it has finished."""
     if epoch and not epoch.isdecimal():
         raise Invalid(f"TIEBREAK_EPOCH: expected a whole number, got {epoch[:40]!r}")
-    task = board.tasks.get(ref=ref)
     live = task.state == "claimed" and (task.until or 0) > board.upkeep.now()
     current = not epoch or task.epoch == int(epoch)
     if not (current and same_family(holder_id(task) or "", board.agent) and (live or task.state in FINAL)):
