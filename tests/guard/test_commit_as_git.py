@@ -282,3 +282,12 @@ def test_a_staged_mode_that_is_not_on_disk_stays_staged(claude: Start, repo: Pat
         claude("ann").commit("a.py")
     assert git("ls-tree", "HEAD", "a.py", cwd=repo).startswith("100644")
     assert git("ls-files", "-s", "a.py", cwd=repo).startswith("100755")
+
+
+def test_a_path_through_a_link_is_answered_with_the_file_that_was_committed(repo: Path, tb: Tb) -> None:
+    (repo / "link").symlink_to("src")
+    (repo / "src/b.py").write_text("changed\n")
+    (repo / "a.py").write_text("changed\n")
+    said = tb.ok("commit", "link/b.py", "docs/../a.py", "-m", "x").splitlines()
+    assert said[1:] == ["through a link: link/b.py is src/b.py"]
+    assert git("show", "--format=", "--name-only", "HEAD", cwd=repo).split() == ["a.py", "src/b.py"]

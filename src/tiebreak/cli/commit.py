@@ -75,5 +75,6 @@ def _text(context: Context, made: dict[str, Any]) -> str:
         f"({count} file{'s' if count != 1 else ''})"
     )
     lines = [f"left out: {plain(each['path'])} ({each['why']})" for each in left_out[:SHOWN]]
+    lines += [f"through a link: {plain(each['path'])} is {plain(each['is'])}" for each in made["followed"][:SHOWN]]
     more = [f"left out: {len(left_out) - SHOWN} more"] if len(left_out) > SHOWN else []
     return "\n".join([first, *lines, *more])

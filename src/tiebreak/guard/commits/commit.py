@@ -49,7 +49,7 @@ REDIRECTIONS = (
 
 
 def commit(board: Board, root: str, folder: str, given: list[str], message: str, branch: str = "") -> dict[str, object]:
-    """Commit these paths; returns the commit, its branch, subject and changed paths, and what was left out.
+    """Commit these paths; returns the commit, its branch, subject and changed paths, what was left out, and more.
 
     With `branch`, only to that branch. Variables of the environment that redirect git are removed from this process.
     """
@@ -63,7 +63,8 @@ def commit(board: Board, root: str, folder: str, given: list[str], message: str,
     settings = Settings(found.root)
     if settings.is_true("core.bare") and found.private == found.common:
         raise _bare(found.root, os.path.join(folder, given[0]))
-    names = list(dict.fromkeys(_name(path, found.root, folder) for path in given))
+    named = {path: _name(path, found.root, folder) for path in given}
+    names = list(dict.fromkeys(named.values()))
     # One commit at a time in one checkout.
     lock = lock_file(os.path.join(found.private, "tiebreak-commit.lock"), PATIENCE)
     if lock is None:
@@ -73,7 +74,8 @@ def commit(board: Board, root: str, folder: str, given: list[str], message: str,
         made = attempt.repeat(message)
     finally:
         os.close(lock)
-    return {**made, "hook_output": _after(found.root, attempt.hooks)}
+    followed = [{"path": path, "is": name} for path, name in named.items() if _is_elsewhere(path, name, found, folder)]
+    return {**made, "followed": followed, "hook_output": _after(found.root, attempt.hooks)}
 
 
 def _name(path: str, root: str, folder: str) -> str:
@@ -89,6 +91,12 @@ def _name(path: str, root: str, folder: str) -> str:
     if not f"{above}/".startswith(f"{os.path.realpath(root)}/"):
         raise Invalid(f"{path!r} is outside the repository {root!r}")
     return os.path.relpath(real, os.path.realpath(root))
+
+
+def _is_elsewhere(path: str, name: str, found: Repository, folder: str) -> bool:
+    """Whether a path led through a link to a file that has another name in the repository."""
+    below = os.path.relpath(os.path.realpath(folder), os.path.realpath(found.root))
+    return not os.path.isabs(path) and os.path.normpath(os.path.join(below, path)) != name
 
 
 def _bare(root: str, path: str) -> Invalid:
