@@ -21,7 +21,7 @@ from ...repository import repository
 from ...text import argument
 from . import interrupted_commit
 from .checkout_branch import branch_of, check_branch
-from .commit_message import Hooks, MessageFile, Settings
+from .commit_message import CommitSettings, Hooks, MessageFile
 from .commit_paths import select
 from .commit_rules import check_commit
 from .git import git
@@ -60,7 +60,7 @@ def commit(board: Board, root: str, folder: str, given: list[str], message: str,
     found = repository(root)
     if found is None:
         raise Invalid("commit: not in a git repository")
-    settings = Settings(found.root)
+    settings = CommitSettings(found.root)
     if settings.is_true("core.bare") and found.private == found.common:
         raise _bare(found.root, os.path.join(folder, given[0]))
     named = {path: _name(path, found.root, folder) for path in given}
@@ -120,7 +120,7 @@ class _Attempt:
     """One commit of these paths, attempted until nobody moves the branch meanwhile."""
 
     def __init__(
-        self, board: Board, found: Repository, names: list[str], folder: str, chosen: str, settings: Settings
+        self, board: Board, found: Repository, names: list[str], folder: str, chosen: str, settings: CommitSettings
     ) -> None:
         self.board = board
         self.found = found
@@ -253,7 +253,7 @@ def _update_ref(root: str, ref: str, new: str, old: str, reason: str) -> None:
     with_patience(lambda: git(*AT_ONCE, *words, root=root, environ=checked), ref.removeprefix("refs/heads/"))
 
 
-def _commit_tree(root: str, tree: str, parent: str, text: str, settings: Settings) -> str:
+def _commit_tree(root: str, tree: str, parent: str, text: str, settings: CommitSettings) -> str:
     """Store a commit, signed if `commit.gpgSign` demands it; its name."""
     parents = ["-p", parent] if parent else []
     sign = ["-S"] if settings.is_true("commit.gpgsign") else []

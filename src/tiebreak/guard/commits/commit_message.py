@@ -25,7 +25,7 @@ PREFIX = "tiebreak-message-"
 """What the names of temporary files begin with."""
 
 
-class Settings:
+class CommitSettings:
     """The settings of git that concern a commit, read once."""
 
     KEYS = r"^(core\.(bare|filemode|hookspath)|commit\.(gpgsign|cleanup)|hook\..*)$"
@@ -52,7 +52,7 @@ class Settings:
 class Hooks:
     """Runs the hooks of a repository, and collects what they print."""
 
-    def __init__(self, board: Board, found: Repository, index: str, settings: Settings) -> None:
+    def __init__(self, board: Board, found: Repository, index: str, settings: CommitSettings) -> None:
         self.found = found
         self.settings = settings
         self.printed = ""
@@ -140,7 +140,7 @@ def _acts_for_another(board: Board) -> bool:
 class MessageFile:
     """The file with the message. It is removed at the end of the `with` block."""
 
-    def __init__(self, found: Repository, settings: Settings) -> None:
+    def __init__(self, found: Repository, settings: CommitSettings) -> None:
         self.root = found.root
         self.settings = settings
         self.path = _temporary(found)
