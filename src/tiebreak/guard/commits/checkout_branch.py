@@ -38,7 +38,8 @@ DETACHED = "no branch"
 SHOWN = 5
 MOST_STEPS = 5
 """Most refs that point to another one, as in git."""
-_REBASES = ("rebase-merge", "rebase-apply")
+REBASES = ("rebase-merge", "rebase-apply")
+"""The folders in which git keeps a rebase that is in progress."""
 
 
 def branch_of(found: Repository) -> str:
@@ -48,7 +49,7 @@ def branch_of(found: Repository) -> str:
     """
     ref = _head(found)
     if ref and not ref.startswith("refs/"):
-        rebased = (_read(os.path.join(found.private, state, "head-name")).strip() for state in _REBASES)
+        rebased = (_read(os.path.join(found.private, state, "head-name")).strip() for state in REBASES)
         ref = next((name for name in rebased if name.startswith("refs/")), DETACHED)
     return ref.removeprefix("refs/heads/")
 

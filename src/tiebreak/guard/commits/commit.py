@@ -27,7 +27,7 @@ from .commit_rules import check_commit
 from .git import git
 from .git_operation import check_no_operation, end_revert
 from .new_commits import mark_checked
-from .private_index import PATIENCE, PrivateIndex, line, set_entries, with_patience
+from .private_index import PATIENCE, PrivateIndex, index_line, set_entries, with_patience
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -178,7 +178,7 @@ class _Attempt:
                 return None
         trusts_mode = self.settings.is_true("core.filemode", "true")
         modes = {path: each.mode if trusts_mode else chosen.staged_mode(path, each) for path, each in refreshed.items()}
-        self._refresh(made, (line(path, modes[path], each.object) for path, each in refreshed.items()))
+        self._refresh(made, (index_line(path, modes[path], each.object) for path, each in refreshed.items()))
         left_out = [{"path": path, "why": why} for path, why in sorted(chosen.left_out.items())]
         facts = {"commit": made, "branch": branch or None, "parent": parent or None, "subject": subject}
         return {**facts, "paths": list(changes), "left_out": left_out}

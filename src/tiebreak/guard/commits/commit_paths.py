@@ -130,7 +130,7 @@ def select(root: str, names: list[str], parent: str, folder: str) -> Selection:
     named = NamedPaths(root, names, folder)
     entries = index_entries(root, names)
     _check_conflicts(entries)
-    staged = _staged(root, parent or empty_tree(root), names)
+    staged = _index_changes(root, parent or empty_tree(root), names)
     added = [path for path, each in staged.items() if each.old_mode == ABSENT]
     removed = [path for path, each in staged.items() if each.mode == ABSENT]
     others = _new(root, names)
@@ -145,7 +145,7 @@ def select(root: str, names: list[str], parent: str, folder: str) -> Selection:
     return made
 
 
-def _staged(root: str, commit: str, names: list[str]) -> dict[str, IndexChange]:
+def _index_changes(root: str, commit: str, names: list[str]) -> dict[str, IndexChange]:
     """How the checkout's index differs from a commit."""
     words = ("diff-index", "--cached", "--raw", "-z", "--no-renames", "--no-abbrev", "--ignore-submodules=none")
     return changes_in(listed(root, (*words, commit), names))

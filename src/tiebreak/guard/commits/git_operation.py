@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 
 from ...errors import Refused
+from .checkout_branch import REBASES
 from .commit_rules import OWN_ALONE
 from .git import git
 
@@ -152,7 +153,7 @@ FROM_AUTOSTASH = "`git rebase --quit`, then `git stash pop --index`, brings them
 
 def _autostash(found: Repository) -> str:
     """The folder of a rebase that has not started: it has nothing but an autostash; "" if there is none."""
-    folders = (os.path.join(found.private, name) for name in ("rebase-merge", "rebase-apply"))
+    folders = (os.path.join(found.private, name) for name in REBASES)
     return next((each for each in folders if _has_only_autostash(each)), "")
 
 
