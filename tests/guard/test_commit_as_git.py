@@ -11,6 +11,7 @@ import pytest
 
 from tiebreak import Refused
 
+from ..cli.command import Tb
 from .actors import Claude, git, repository
 
 Start = Callable[..., Claude]
@@ -257,3 +258,36 @@ def test_what_was_staged_in_the_paths_and_is_not_on_disk_comes_into_no_later_com
         claude("ann").commit("a.py", "src")
     assert git("diff", "--name-only", "HEAD~1", "HEAD", cwd=repo) == "src/b.py\n"
     assert git("status", "--porcelain", cwd=repo).splitlines() == ["M  docs/c.md", " A docs/ita"]
+
+
+def test_each_message_is_a_paragraph(repo: Path, tb: Tb) -> None:
+    words = ("-m", "one", "-m", "two\nlines", "--message=three")
+    (repo / "a.py").write_text("changed\n")
+    git("commit", "--quiet", "-m", "one", "-m", "two\nlines", "-m", "three", "a.py", cwd=repo)
+    of_git = git("log", "-1", "--format=%B", cwd=repo)
+    (repo / "a.py").write_text("again\n")
+    tb.ok("commit", "a.py", *words)
+    assert git("log", "-1", "--format=%B", cwd=repo) == of_git
+    assert "--message" in tb("commit", "a.py").err
+
+
+@pytest.mark.parametrize("by_git", [True, False])
+def test_a_staged_mode_that_is_not_on_disk_stays_staged(claude: Start, repo: Path, *, by_git: bool) -> None:
+    git("config", "core.fileMode", "false", cwd=repo)
+    git("update-index", "--chmod=+x", "a.py", cwd=repo)
+    (repo / "a.py").write_text("changed\n")
+    if by_git:
+        git("commit", "--quiet", "-m", "x", "a.py", cwd=repo)
+    else:
+        claude("ann").commit("a.py")
+    assert git("ls-tree", "HEAD", "a.py", cwd=repo).startswith("100644")
+    assert git("ls-files", "-s", "a.py", cwd=repo).startswith("100755")
+
+
+def test_a_path_through_a_link_is_answered_with_the_file_that_was_committed(repo: Path, tb: Tb) -> None:
+    (repo / "link").symlink_to("src")
+    (repo / "src/b.py").write_text("changed\n")
+    (repo / "a.py").write_text("changed\n")
+    said = tb.ok("commit", "link/b.py", "docs/../a.py", "-m", "x").splitlines()
+    assert said[1:] == ["through a link: link/b.py is src/b.py"]
+    assert git("show", "--format=", "--name-only", "HEAD", cwd=repo).split() == ["a.py", "src/b.py"]

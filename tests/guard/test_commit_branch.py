@@ -11,6 +11,8 @@ import pytest
 
 from tiebreak import Refused
 from tiebreak.guard.commits import commit as module
+from tiebreak.guard.commits.checkout_branch import branch_of, commit_of
+from tiebreak.repository import repository
 
 from ..cli.command import Tb
 from .actors import Claude, git
@@ -259,3 +261,42 @@ def test_the_reflogs_tell_of_the_commit_as_of_one_by_git(claude: Start, repo: Pa
     claude("ann").commit("a.py", message="Mine")
     for ref in ("HEAD", "main"):
         assert git("reflog", "-1", "--format=%gs", ref, cwd=repo) == "commit: Mine\n"
+
+
+# ── How git stores a branch ──────────────────────────────────────────────────────────────────────────
+
+
+def test_a_branch_that_is_another_name_of_one_can_be_committed_to(claude: Start, repo: Path) -> None:
+    git("symbolic-ref", "refs/heads/alias", "refs/heads/main", cwd=repo)
+    git("checkout", "--quiet", "alias", cwd=repo)
+    (repo / "a.py").write_text("mine\n")
+    assert claude("ann").commit("a.py")["branch"] == "main"
+    assert git("symbolic-ref", "--no-recurse", "HEAD", cwd=repo) == "refs/heads/alias\n"
+    assert git("log", "-1", "--format=%s", "main", cwd=repo) == "work\n"
+    assert git("status", "--porcelain", cwd=repo) == ""
+
+
+def test_where_the_files_do_not_say_the_branch_git_is_asked(claude: Start, repo: Path) -> None:
+    head, commit = repo / ".git/HEAD", git("rev-parse", "HEAD", cwd=repo).strip()
+    (repo / ".git/reftable").mkdir()  # its format does not matter: this git does not know it
+    found = repository(str(repo))
+    assert found is not None
+    assert (branch_of(found), commit_of(found)) == ("main", commit)
+    git("checkout", "--quiet", "--detach", cwd=repo)
+    assert (branch_of(found), commit_of(found)) == ("no branch", commit)
+    head.write_text("broken\n")
+    assert (branch_of(found), commit_of(found)) == ("", "")
+
+
+def test_beside_a_bare_repository_the_worktree_is_named(repo: Path, tb: Tb, tmp_path: Path) -> None:
+    top = tmp_path / "top"
+    git("clone", "-q", "--bare", str(repo), str(top / ".bare"), cwd=tmp_path)
+    (top / ".git").write_text("gitdir: ./.bare\n")
+    git("worktree", "add", "-q", "-b", "x", "tree", cwd=top)
+    (top / "tree/a.py").write_text("mine\n")
+    refused = tb("commit", "tree/a.py", "-m", "x", cwd=top)
+    assert refused.code == 2
+    assert f"`cd {top}/tree` first" in refused.err
+    for key, value in (("user.name", "dana"), ("user.email", "dana@example.org")):
+        git("config", key, value, cwd=top)
+    assert tb("commit", "a.py", "-m", "x", cwd=top / "tree").code == 0

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import shutil
+import signal
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -80,6 +83,58 @@ def test_a_message_that_a_hook_empties_is_refused(claude: Start, repo: Path) -> 
     hook(repo, "commit-msg", ': > "$1"')
     with pytest.raises(Refused, match="the message is empty"):
         claude("ann", changed(repo)).commit("a.py")
+
+
+@pytest.mark.parametrize("name", ["pre-commit", "commit-msg", "post-commit"])
+def test_a_program_that_a_hook_leaves_behind_stops_nobody(claude: Start, repo: Path, name: str) -> None:
+    hook(repo, name, "sleep 60 & echo $! > .git/left; echo done")
+    made = claude("ann", changed(repo)).commit("a.py")
+    assert made["hook_output"] == "done\n"
+    os.kill(int((repo / ".git/left").read_text()), signal.SIGKILL)  # it runs still
+
+
+def test_a_hook_has_the_surroundings_that_git_gives_it(claude: Start, repo: Path, tmp_path: Path) -> None:
+    git("worktree", "add", "--quiet", str(tmp_path / "tree"), cwd=repo)
+    hook(
+        repo,
+        "pre-commit",
+        'env | grep -E "^(GIT_(DIR|EDITOR|EXEC_PATH)|PATH)=" | sort > "$(git rev-parse --git-dir)/seen"',
+    )
+    for place, private in ((repo, repo / ".git"), (tmp_path / "tree", repo / ".git/worktrees/tree")):
+        git("commit", "--quiet", "--allow-empty", "-m", "x", cwd=place)
+        of_git = (private / "seen").read_text()
+        claude("ann", changed(place)).commit("a.py")
+        assert (private / "seen").read_text() == of_git
+
+
+def test_a_hook_that_does_not_name_its_shell_runs_and_one_that_may_not_run_does_not(claude: Start, repo: Path) -> None:
+    hook(repo, "pre-commit", "")
+    (repo / ".git/hooks/pre-commit").write_text("echo ran\n")
+    hook(repo, "commit-msg", "exit 1")
+    (repo / ".git/hooks/commit-msg").chmod(0o644)
+    assert claude("ann", changed(repo)).commit("a.py")["hook_output"] == "ran\n"
+
+
+def test_an_old_git_without_a_command_for_hooks_is_enough(
+    claude: Start, repo: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = shutil.which("git")
+    hook(tmp_path, "git", f'for each in "$@"; do [ "$each" = hook ] && exit 1; done; exec {real} "$@"', "bin")
+    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:{os.environ['PATH']}")
+    hook(repo, "pre-commit", "echo ran")
+    assert claude("ann", changed(repo)).commit("a.py")["hook_output"] == "ran\n"
+
+
+def test_the_guards_own_scripts_do_not_check_again_but_run_what_was_there(repo: Path, tb: Tb, tmp_path: Path) -> None:
+    hook(repo, "pre-commit", "echo was there; exit $(cat .git/refuse 2>/dev/null || echo 0)")
+    tb.ok("guard", "install")
+    hook(tmp_path, "tb", f'echo "$@" >> {tmp_path}/started', "bin")
+    tb.environment["PATH"] = f"{tmp_path / 'bin'}:{tb.environment['PATH']}"
+    assert tb("commit", "a.py", "-m", "x", cwd=changed(repo)).err == "was there\n"
+    assert not (tmp_path / "started").exists()
+    (repo / ".git/refuse").write_text("1")
+    (repo / "a.py").write_text("again\n")
+    assert tb("commit", "a.py", "-m", "x").code == 1
 
 
 def test_hooks_in_another_folder_run(claude: Start, repo: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -234,4 +235,38 @@ def test_an_ignored_file_is_refused_when_named_and_silently_left_out_of_its_fold
 def test_an_empty_folder_is_no_error_beside_other_paths(claude: Start, repo: Path) -> None:
     (repo / "empty").mkdir()
     (repo / "a.py").write_text("A\n")
-    assert claude("ann").commit("empty", "a.py")["paths"] == ["a.py"]
+    made = claude("ann").commit("empty", "a.py")
+    assert made["paths"] == ["a.py"]
+    assert made["left_out"] == [{"path": "empty", "why": "nothing in it that git commits"}]
+    with pytest.raises(Refused, match="nothing to commit"):
+        claude("ann").commit("empty")
+
+
+@pytest.mark.parametrize("name", ["pipe", ".git/config"])
+def test_a_named_path_that_git_cannot_commit_is_refused(claude: Start, repo: Path, name: str) -> None:
+    os.mkfifo(repo / "pipe")
+    (repo / "a.py").write_text("changed\n")
+    with pytest.raises(Refused, match=f"{name} is nothing that git commits"):
+        claude("ann").commit("a.py", name)
+
+
+def test_a_new_file_that_git_does_not_take_is_named(claude: Start, repo: Path) -> None:
+    (repo / "src/.gitmodules").symlink_to("b.py")
+    (repo / ".gitmodules").symlink_to("a.py")
+    (repo / "src/b.py").write_text("changed\n")
+    with pytest.raises(Refused, match="gitmodules cannot be committed"):
+        claude("ann").commit("src", ".gitmodules")
+    made = claude("ann").commit("src")
+    assert made["paths"] == ["src/b.py"]
+    assert [each["path"] for each in made["left_out"]] == ["src/.gitmodules"]
+
+
+@pytest.mark.parametrize("mark", MARKS)
+def test_a_marked_file_that_is_staged_and_not_in_the_last_commit_is_named(claude: Start, repo: Path, mark: str) -> None:
+    for name in ("src/new.env", "src/new.py"):
+        (repo / name).write_text("new\n")
+        git("add", name, cwd=repo)
+    git("update-index", f"--{mark}", "src/new.env", cwd=repo)
+    made = claude("ann").commit("src")
+    assert made["paths"] == ["src/new.py"]
+    assert made["left_out"] == [{"path": "src/new.env", "why": mark}]

@@ -40,11 +40,12 @@ def messages(agent: Claude) -> str:
 
 
 def add_branch(repo: Path, name: str, change: str) -> None:
-    """A branch on which a command has changed something."""
+    """A branch on which a command has changed something, long ago."""
     git("checkout", "--quiet", "-b", name, cwd=repo)
     subprocess.run(change, shell=True, cwd=repo, check=True)
     git("add", "--all", cwd=repo)
-    git("commit", "--quiet", "-m", name, cwd=repo)
+    long_ago = {**os.environ, "GIT_COMMITTER_DATE": "2020-01-01T00:00:00Z"}
+    git("commit", "--quiet", "-m", name, cwd=repo, env=long_ago)
     git("checkout", "--quiet", "main", cwd=repo)
 
 

@@ -70,7 +70,7 @@ def test_a_commit_says_who_made_it_for_which_task_under_which_epoch(guarded: Pat
     assert run(tb, "commit", "-a", "-m", "Move the login", cwd=guarded, CLAUDE_SESSION_ID="ann").code == 0
     body = git("log", "-1", "--format=%B", cwd=guarded)
     assert body.startswith("Move the login\n\n")
-    assert body.splitlines()[2:5] == [f"Tiebreak-Agent: {ann.name}", "Tiebreak-Task: login", "Tiebreak-Epoch: 1"]
+    assert body.splitlines()[2:] == [f"Tiebreak-Agent: {ann.name}", "Tiebreak-Grant: login epoch 1", ""]
     amended = run(tb, "commit", "--amend", "--no-edit", "--allow-empty", cwd=guarded, CLAUDE_SESSION_ID="ann")
     assert amended.code == 0
     assert git("log", "-1", "--format=%B", cwd=guarded) == body
@@ -145,6 +145,20 @@ def test_the_grant_that_the_environment_names_is_checked(
     ann.board.tasks.claim(ref="login")
     named = {"TIEBREAK_TASK": "login", "TIEBREAK_EPOCH": epoch, "CLAUDE_SESSION_ID": "ann"}
     assert tb("guard", "check", "pre-commit", cwd=guarded, env={**named}).code == code
+
+
+def test_a_task_that_is_done_and_deleted_stops_no_commit(guarded: Path, tb: Tb, claude: Start) -> None:
+    ann = claude("ann")
+    ann.board.tasks.claim(ref="login")
+    ann.board.tasks.complete(ref="login")
+    ann.board.tasks.post("newer")  # the newest one is never deleted
+    assert ann.board.upkeep.prune(older_than=0).tasks == 1
+    named = {"TIEBREAK_TASK": "login", "CLAUDE_SESSION_ID": "ann"}
+    dirty(guarded, "a.py")
+    assert run(tb, "commit", "-am", "x", cwd=guarded, **named, TIEBREAK_EPOCH="1").code == 0
+    assert git("log", "-1", "--format=%(trailers)", cwd=guarded).strip() == f"Tiebreak-Agent: {ann.name}"
+    dirty(guarded, "a.py")
+    assert run(tb, "commit", "-am", "x", cwd=guarded, **named).code != 0, "it may be misspelt"
 
 
 def test_a_board_that_cannot_be_reached_stops_nobody_unless_the_policy_says_so(guarded: Path, tb: Tb) -> None:

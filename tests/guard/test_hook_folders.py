@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
 
-from tiebreak.guard.commits.git_hooks import NAMES, line
+from tiebreak.guard.commits.git_hooks import NAMES, calls_all, line
 
 from ..cli.command import Tb
 from .actors import git
@@ -100,3 +102,45 @@ def test_a_worktree_without_husky_is_not_taken_for_guarded(repo: Path, tb: Tb, t
     (tmp_path / "tree/.husky/_").mkdir()
     assert tb("guard", "install", cwd=tmp_path / "tree").code == 0
     assert tb("guard", "status").code == 0
+
+
+@pytest.mark.parametrize("aside", ["pre-commit.old", "pre-commit.legacy"])
+@pytest.mark.parametrize("newer", [True, False])
+def test_the_guard_comes_back_after_a_manager_wrote_its_hooks_anew(
+    repo: Path, tb: Tb, aside: str, *, newer: bool
+) -> None:
+    hooks = repo / ".git/hooks"
+    # A manager that runs what it has put aside, as pre-commit does.
+    text = f'echo by manager; [ ! -x "$0.legacy" ] || exec .git/hooks/{aside}'
+    hook(hooks / "pre-commit", text)
+    first = (hooks / "pre-commit").read_text()
+    tb.ok("guard", "install")
+    (hooks / "pre-commit").rename(hooks / aside)
+    hook(hooks / "pre-commit", f"echo anew; {text}" if newer else text)
+    assert "pre-commit: installed, before it runs what was there" in tb.ok("guard", "install")
+    assert tb("guard", "status").code == 0
+    assert sorted(each.name for each in hooks.glob("pre-commit.*-tiebreak*")) == [
+        "pre-commit.before-tiebreak",
+        *(["pre-commit.before-tiebreak.1"] if newer else []),
+    ]
+    if newer:
+        assert (hooks / "pre-commit.before-tiebreak.1").read_text() == first
+    (repo / "a.py").write_text("changed\n")
+    done = subprocess.run(
+        ["git", "commit", "-am", "x"], cwd=repo, capture_output=True, text=True, timeout=30, check=True
+    )
+    assert done.stderr.count("by manager") == 1
+    tb.ok("guard", "uninstall")
+    assert (hooks / "pre-commit").read_text() == (first.replace("echo by", "echo anew; echo by") if newer else first)
+
+
+def test_a_git_that_is_too_old_to_call_all_hooks_is_named(repo: Path, tb: Tb, tmp_path: Path) -> None:
+    tb.ok("guard", "install")
+    assert "installed, and they find tb" in tb("doctor").out
+    real = shutil.which("git")
+    hook(tmp_path / "bin/git", f'case "$*" in *" version") echo git version 2.27.0;; *) exec {real} "$@";; esac')
+    tb.environment["PATH"] = f"{tmp_path / 'bin'}:{tb.environment['PATH']}"
+    assert "git version 2.27.0 does not call all of them; version 2.28 does" in tb("doctor").out
+    assert calls_all("git version 2.50.1 (Apple Git-155)")
+    assert calls_all("git version unknown")
+    assert not calls_all("git version 1.8.3.1")

@@ -143,6 +143,57 @@ def test_commits_that_came_by_a_checkout_or_a_fast_forward_are_not_new_work(
     assert told(ben, since) == []
 
 
+MAKE = "git add -A; made=$(git commit-tree -p HEAD -m x $(git write-tree)); git reset -q --hard"
+
+
+@pytest.mark.parametrize(
+    "how",
+    [
+        "git -c core.hooksPath=/dev/null branch side $made; git merge -q --ff-only side",
+        "git -c core.hooksPath=/dev/null branch side $made; git checkout -q side",
+        "git -c core.hooksPath=/dev/null branch side $made; git pull -q . side",
+        "git -c core.hooksPath=/dev/null push -q . $made:refs/heads/side; git reset -q --hard side",
+    ],
+)
+def test_a_commit_past_the_checks_on_another_branch_is_told_when_a_checkout_gets_it(
+    claude: Start, repo: Path, how: str
+) -> None:
+    ann, ben = claude("ann"), claude("ben")
+    ann.edit("a.py", "one", "ONE")
+    said = ben.bash(f"{MAKE}; {how}")
+    assert (repo / "a.py").read_text().startswith("ONE")
+    assert f"commit {head(repo)[:10]} was made" in said
+    assert len(inbox(ann)) == 1
+
+
+@pytest.mark.parametrize(
+    "how",
+    [
+        "git pull -q --no-rebase ../far main",
+        "git pull -q --rebase ../far main",
+        "git commit -q --allow-empty -m x; git pull -q --no-rebase --no-edit ../far main",
+        "git commit -q --allow-empty -m x; git pull -q --rebase ../far main",
+        "git fetch -q ../far main; git reset -q --hard FETCH_HEAD",
+        "git remote add far ../far; git fetch -q far; git fetch -q . main; git merge -q --ff-only far/main",
+    ],
+)
+def test_what_comes_from_another_repository_is_not_told_as_made_here(
+    claude: Start, repo: Path, tree: Path, tmp_path: Path, how: str
+) -> None:
+    git("clone", "-q", str(repo), str(tmp_path / "far"), cwd=tmp_path)
+    ann, ben = claude("ann"), claude("ben", tree)
+    ann.edit("a.py", "one", "one")
+    (tmp_path / "far/a.py").write_text("by somebody far away\n")
+    git("-c", "user.name=f", "-c", "user.email=f@example.org", "commit", "-qam", "far", cwd=tmp_path / "far")
+    said = ben.bash(how)
+    assert (tree / "a.py").read_text() == "by somebody far away\n"
+    assert "past the checks" not in said
+    ben.bash(": > $(git rev-parse --git-path FETCH_HEAD)")
+    git("merge", "-q", "--no-edit", "beside", cwd=repo)
+    ben.bash("true")
+    assert inbox(ann) == []
+
+
 def test_what_was_committed_before_somebody_held_the_file_is_no_interference(claude: Start, repo: Path) -> None:
     ann, ben, since = claude("ann"), claude("ben"), head(repo)
     (repo / "a.py").write_text("by a person\n")

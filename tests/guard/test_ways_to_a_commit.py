@@ -110,7 +110,8 @@ def test_an_operation_that_would_commit_a_held_file_is_refused_and_can_be_undone
     here.commit("more on main", docs__c_md="c again\n")
     ann, before = claude("ann"), here.head()
     hold(ann, "a.py")
-    refused = here.run("sh", "-c", words)
+    # In the second in which a commit was made, a rebase makes the very same one.
+    refused = here.run("sh", "-c", words, GIT_COMMITTER_DATE="2030-01-01T00:00:00Z")
     assert refused.code != 0, refused
     assert f"a.py by {ann.name}" in refused.err, refused
     assert re.findall(ABORT, refused.err) == [way_back], refused
@@ -413,6 +414,48 @@ def test_many_commits_at_once_are_checked_as_one(here: Checkout, claude: Start) 
     assert f"a.py by {ann.name}" in here.git("branch", "new", many).err
     ann.board.holds.release(resources=["file:a.py"])
     assert here.git("branch", "new", many).code == 0
+
+
+@pytest.mark.parametrize(
+    "words", ["git merge -q --ff-only stash@{0}", "git reset -q --hard stash@{0}", "git reset -q --keep stash@{0}"]
+)
+def test_what_git_has_changed_before_it_was_refused_can_be_put_away(here: Checkout, claude: Start, words: str) -> None:
+    ann, before = claude("ann"), here.head()
+    ann.edit("a.py", "one", "ONE")
+    git("stash", "--quiet", cwd=here.root)
+    refused = here.run("sh", "-c", words)
+    assert f"a.py by {ann.name}" in refused.err
+    assert re.findall(ABORT, refused.err) == ["git stash push --staged"], refused
+    (here.root / "docs/c.md").write_text("somebody else is at it\n")
+    assert here.git("stash", "push", "--staged").code == 0
+    assert (here.root / "a.py").read_text() == "one\ntwo\n"
+    assert (here.head(), git("status", "--porcelain", cwd=here.root)) == (before, " M docs/c.md\n")
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "git reset -q --soft HEAD~2; git commit -qm squashed",
+        "git reset -q --soft HEAD~2; git commit --no-verify -qm squashed",
+        "git reset -q HEAD~2; git commit -qam squashed",
+        "GIT_SEQUENCE_EDITOR='sed -i 2s/pick/squash/' GIT_EDITOR=true git rebase -q -i HEAD~2",
+    ],
+)
+def test_an_agent_squashes_its_earlier_commits_though_somebody_elsewhere_holds_the_file_now(
+    here: Checkout, claude: Start, tmp_path: Path, words: str
+) -> None:
+    git("worktree", "add", "--quiet", "-b", "beside", str(tmp_path / "tree"), cwd=here.root)
+    beside = Checkout(here.tb, tmp_path / "tree")
+    for content in ("1\n", "1\n2\n"):
+        beside.commit("own", a_py=content)
+    ann = claude("ann")
+    hold(ann, "a.py")
+    done = beside.run("sh", "-c", words)
+    assert done.code == 0, done
+    assert git("rev-list", "--count", "main..beside", cwd=here.root) == "1\n"
+    (beside.root / "a.py").write_text("3\n")
+    changed = "git reset -q --soft HEAD~1; git commit -qam squashed"
+    assert f"a.py by {ann.name}" in beside.run("sh", "-c", changed).err
 
 
 # ── Names and contents ───────────────────────────────────────────────────────────────────────────────

@@ -36,7 +36,10 @@ if TYPE_CHECKING:
 DETACHED = "no branch"
 """What stands for a detached HEAD."""
 SHOWN = 5
-_REBASES = ("rebase-merge", "rebase-apply")
+MOST_STEPS = 5
+"""Most refs that point to another one, as in git."""
+REBASES = ("rebase-merge", "rebase-apply")
+"""The folders in which git keeps a rebase that is in progress."""
 
 
 def branch_of(found: Repository) -> str:
@@ -46,7 +49,7 @@ def branch_of(found: Repository) -> str:
     """
     ref = _head(found)
     if ref and not ref.startswith("refs/"):
-        rebased = (_read(os.path.join(found.private, state, "head-name")).strip() for state in _REBASES)
+        rebased = (_read(os.path.join(found.private, state, "head-name")).strip() for state in REBASES)
         ref = next((name for name in rebased if name.startswith("refs/")), DETACHED)
     return ref.removeprefix("refs/heads/")
 
@@ -56,10 +59,10 @@ def commit_of(found: Repository) -> str:
     ref = _head(found)
     if not ref.startswith("refs/"):
         return ref
-    for below in dict.fromkeys((found.private, found.common)):
-        name = _read(os.path.join(below, ref)).strip()
-        if name:
-            return name
+    if _is_in_tables(found):
+        return _by_git(found, "rev-parse", "--verify", "--quiet", "HEAD")
+    if name := _ref(found, ref):
+        return name
     packed = _packed_refs(os.path.join(found.common, "packed-refs"))
     return packed.partition(f" {ref}\n")[0].rpartition("\n")[2] if f" {ref}\n" in packed else ""
 
@@ -83,8 +86,36 @@ def _packed_refs(path: str) -> str:
 
 
 def _head(found: Repository) -> str:
-    """The ref that HEAD points to, or the name of a commit."""
-    return _read(os.path.join(found.private, "HEAD")).strip().removeprefix("ref:").strip()
+    """The branch that HEAD points to, also through another ref, or the name of a commit."""
+    if _is_in_tables(found):
+        return _by_git(found, "symbolic-ref", "--quiet", "HEAD") or _by_git(found, "rev-parse", "--verify", "HEAD")
+    ref, text = "", _read(os.path.join(found.private, "HEAD")).strip()
+    for _ in range(MOST_STEPS):
+        ref = text.removeprefix("ref:").strip()
+        text = _ref(found, ref) if ref.startswith("refs/") else ""
+        if not text.startswith("ref:"):
+            break
+    return ref
+
+
+def _ref(found: Repository, ref: str) -> str:
+    """What the file of a ref says; "" if it has none."""
+    texts = (_read(os.path.join(below, ref)).strip() for below in dict.fromkeys((found.private, found.common)))
+    return next(filter(None, texts), "")
+
+
+def _is_in_tables(found: Repository) -> bool:
+    """Whether git keeps refs in a format of its own (reftable): the files say nothing then."""
+    return os.path.isdir(os.path.join(found.common, "reftable"))
+
+
+def _by_git(found: Repository, *words: str) -> str:
+    from .git import git
+
+    try:
+        return os.fsdecode(git(*words, root=found.root)).strip()
+    except Refused:
+        return ""
 
 
 def _read(path: str) -> str:

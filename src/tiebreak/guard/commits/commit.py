@@ -18,15 +18,16 @@ import os
 from ...errors import Invalid, Refused
 from ...files import lock_file
 from ...repository import repository
+from ...text import argument
 from . import interrupted_commit
 from .checkout_branch import branch_of, check_branch
-from .commit_message import Hooks, MessageFile
+from .commit_message import CommitSettings, Hooks, MessageFile
 from .commit_paths import select
 from .commit_rules import check_commit
 from .git import git
 from .git_operation import check_no_operation, end_revert
 from .new_commits import mark_checked
-from .private_index import PATIENCE, PrivateIndex, line, set_entries, with_patience
+from .private_index import PATIENCE, PrivateIndex, index_line, set_entries, with_patience
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -48,7 +49,7 @@ REDIRECTIONS = (
 
 
 def commit(board: Board, root: str, folder: str, given: list[str], message: str, branch: str = "") -> dict[str, object]:
-    """Commit these paths; returns the commit, its branch, subject and changed paths, and what was left out.
+    """Commit these paths; returns the commit, its branch, subject and changed paths, what was left out, and more.
 
     With `branch`, only to that branch. Variables of the environment that redirect git are removed from this process.
     """
@@ -59,17 +60,22 @@ def commit(board: Board, root: str, folder: str, given: list[str], message: str,
     found = repository(root)
     if found is None:
         raise Invalid("commit: not in a git repository")
-    names = list(dict.fromkeys(_name(path, found.root, folder) for path in given))
+    settings = CommitSettings(found.root)
+    if settings.is_true("core.bare") and found.private == found.common:
+        raise _bare(found.root, os.path.join(folder, given[0]))
+    named = {path: _name(path, found.root, folder) for path in given}
+    names = list(dict.fromkeys(named.values()))
     # One commit at a time in one checkout.
     lock = lock_file(os.path.join(found.private, "tiebreak-commit.lock"), PATIENCE)
     if lock is None:
         raise Refused(f"somebody else has been committing here for {PATIENCE:g} s")
     try:
-        attempt = _Attempt(board, found, names, folder, branch)
+        attempt = _Attempt(board, found, names, folder, branch, settings)
         made = attempt.repeat(message)
     finally:
         os.close(lock)
-    return {**made, "hook_output": _after(attempt.hooks)}
+    followed = [{"path": path, "is": name} for path, name in named.items() if _is_elsewhere(path, name, found, folder)]
+    return {**made, "followed": followed, "hook_output": _after(found.root, attempt.hooks)}
 
 
 def _name(path: str, root: str, folder: str) -> str:
@@ -87,26 +93,43 @@ def _name(path: str, root: str, folder: str) -> str:
     return os.path.relpath(real, os.path.realpath(root))
 
 
-def _after(hooks: Hooks) -> str:
-    """Run the `post-commit` hook; what all hooks printed."""
-    try:
-        hooks.run("post-commit")
-    except Refused:
-        pass  # the commit is made
+def _is_elsewhere(path: str, name: str, found: Repository, folder: str) -> bool:
+    """Whether a path led through a link to a file that has another name in the repository."""
+    below = os.path.relpath(os.path.realpath(folder), os.path.realpath(found.root))
+    return not os.path.isabs(path) and os.path.normpath(os.path.join(below, path)) != name
+
+
+def _bare(root: str, path: str) -> Invalid:
+    """The refusal to commit in a folder that has a bare repository, and worktrees beside it."""
+    meant = repository(os.path.dirname(path))
+    where = argument(meant.root) if meant is not None and meant.root != root else "WORKTREE"
+    return Invalid(f"commit: {root} has a bare repository and no files of it", hint=f"`cd {where}` first")
+
+
+def _after(root: str, hooks: Hooks) -> str:
+    """What git does after a commit: maintenance if it is due, and `post-commit`. What all hooks printed."""
+    for step in (lambda: git("maintenance", "run", "--auto", "--quiet", root=root), lambda: hooks.run("post-commit")):
+        try:
+            step()
+        except Refused:
+            pass  # the commit is made
     return hooks.printed
 
 
 class _Attempt:
     """One commit of these paths, attempted until nobody moves the branch meanwhile."""
 
-    def __init__(self, board: Board, found: Repository, names: list[str], folder: str, chosen: str) -> None:
+    def __init__(
+        self, board: Board, found: Repository, names: list[str], folder: str, chosen: str, settings: CommitSettings
+    ) -> None:
         self.board = board
         self.found = found
         self.root = found.root
         self.names = names
         self.folder = folder
         self.chosen = chosen
-        self.hooks = Hooks(board, found.root, "")
+        self.settings = settings
+        self.hooks = Hooks(board, found, "", self.settings)
 
     def repeat(self, message: str) -> dict[str, object]:
         """Commit; raises `Refused` if that is not possible."""
@@ -126,23 +149,24 @@ class _Attempt:
             raise _switched(branch, branch_of(self.found))
         parent = _tip(self.root, ref)
         chosen = select(self.root, self.names, parent, self.folder)
-        with PrivateIndex(self.found) as index, MessageFile(self.found) as text:
+        with PrivateIndex(self.found) as index, MessageFile(self.found, self.settings) as text:
             index.start(parent, ignores_stat=chosen.ignores_stat)
             chosen.take(index.changed_on_disk(self.names))
             index.stage(chosen)
-            paths = list(index.changes(parent))
-            if not paths:
-                raise _nothing(chosen)
-            check_commit(self.board, self.root, paths, environ=index.environ)
-            self.hooks = Hooks(self.board, self.root, index.path)
-            self.hooks.run("pre-commit")
-            # A hook may change the committed paths. Others that it stages (`git add -u`) may be somebody else's work.
-            changes = index.keep_only(paths, parent)
+            changes = index.changes(parent)
+            chosen.check_taken(changes)
             if not changes:
                 raise _nothing(chosen)
+            check_commit(self.board, self.root, list(changes), environ=index.environ)
+            self.hooks = Hooks(self.board, self.found, index.path, self.settings)
+            if self.hooks.run("pre-commit"):
+                # It may change the committed paths. Others that it stages (`git add -u`) may be somebody else's work.
+                changes = index.keep_only(changes, parent)
+                if not changes:
+                    raise _nothing(chosen)
             tree = index.write_tree()
             subject = text.write(self.board, message, self.hooks)
-            made = _commit_tree(self.root, tree, parent, text.path)
+            made = _commit_tree(self.root, tree, parent, text.path, self.settings)
             # Hooks can take long: the branch may be another one by now, and the files somebody else's.
             if self._checked() != branch:
                 raise _switched(branch, branch_of(self.found))
@@ -152,7 +176,9 @@ class _Attempt:
             interrupted_commit.record(self.found, refreshed, chosen.entries)
             if not self._move(ref, parent, made, f"commit: {subject}"):
                 return None
-        self._refresh(made, (line(path, each.mode, each.object) for path, each in refreshed.items()))
+        trusts_mode = self.settings.is_true("core.filemode", "true")
+        modes = {path: each.mode if trusts_mode else chosen.staged_mode(path, each) for path, each in refreshed.items()}
+        self._refresh(made, (index_line(path, modes[path], each.object) for path, each in refreshed.items()))
         left_out = [{"path": path, "why": why} for path, why in sorted(chosen.left_out.items())]
         facts = {"commit": made, "branch": branch or None, "parent": parent or None, "subject": subject}
         return {**facts, "paths": list(changes), "left_out": left_out}
@@ -227,10 +253,10 @@ def _update_ref(root: str, ref: str, new: str, old: str, reason: str) -> None:
     with_patience(lambda: git(*AT_ONCE, *words, root=root, environ=checked), ref.removeprefix("refs/heads/"))
 
 
-def _commit_tree(root: str, tree: str, parent: str, text: str) -> str:
+def _commit_tree(root: str, tree: str, parent: str, text: str, settings: CommitSettings) -> str:
     """Store a commit, signed if `commit.gpgSign` demands it; its name."""
     parents = ["-p", parent] if parent else []
-    sign = ["-S"] if git("config", "--type=bool", "--default=false", "commit.gpgSign", root=root) == b"true\n" else []
+    sign = ["-S"] if settings.is_true("commit.gpgsign") else []
     try:
         return git("commit-tree", tree, *parents, *sign, "-F", text, root=root).decode().strip()
     except Refused:

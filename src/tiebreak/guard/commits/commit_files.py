@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 
+from ...errors import Refused
 from ..files.moved_contents import blobs
 from .git import git, paths_in
 
@@ -19,7 +20,7 @@ _DIFF = ("-r", "-z", "--name-only", "--no-renames")
 class CommitFiles:
     """The changed files of a commit, made already or about to be made."""
 
-    __slots__ = ("before", "environ", "is_replay", "names", "others", "revision", "root")
+    __slots__ = ("before", "earlier", "environ", "is_replay", "names", "others", "revision", "root")
 
     def __init__(
         self,
@@ -39,21 +40,32 @@ class CommitFiles:
         """The commit that the files are changed from."""
         self.others = list(others)
         """The parents after the first one."""
+        self.earlier: list[str] = []
+        """Where HEAD was before a reset or a rebase."""
         self.environ = environ
         self.is_replay = False
         """Whether a rebase makes an earlier commit anew, with the same changes."""
 
     def not_edited(self, names: list[str]) -> set[str]:
-        """Those of these files that nobody has edited for this commit: all of a replay, and what a merge brings.
+        """Those of these files that nobody has edited for this commit.
 
-        A merge brings the files that are as in a further parent.
+        These are all files of a replay, those that a merge brings from a further parent, and those that are as in
+        earlier commits which are squashed into this one.
         """
         if self.is_replay:
             return set(names)
         out: set[str] = set()
-        for other in self.others if names else ():
+        for other in [*self.others, *filter(self._is_before, self.earlier)] if names else ():
             out |= set(names) - self._unlike(other, names)
         return out
+
+    def _is_before(self, later: str) -> bool:
+        """Whether a commit was made on top of the one that the files are changed from."""
+        try:
+            git("merge-base", "--is-ancestor", self.before, later, root=self.root)
+        except Refused:
+            return False  # or git does not have it any more
+        return True
 
     def _unlike(self, other: str, names: list[str]) -> set[str]:
         """The files that are not as in another commit."""
@@ -69,10 +81,13 @@ class CommitFiles:
         return blobs(self.root, {name: self.revision + name for name in names}, self.environ)
 
 
-def staged(root: str, *, others: Iterable[str] = ()) -> CommitFiles:
+def staged(root: str, *, others: Iterable[str] = (), earlier: Iterable[str] = ()) -> CommitFiles:
     """The files of a commit that git is about to make from its index."""
-    output = git("diff", "--cached", "--name-only", "--no-renames", "--no-ext-diff", "-z", root=root)
-    return CommitFiles(root, paths_in(output), others=others)
+    options = ("--name-only", "--no-renames", "--no-ext-diff", "--ignore-submodules=none")
+    output = git("diff", "--cached", *options, "-z", root=root)
+    files = CommitFiles(root, paths_in(output), others=others)
+    files.earlier += earlier
+    return files
 
 
 def changed_between(root: str, one: str, other: str) -> list[str]:

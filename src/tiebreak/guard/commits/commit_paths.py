@@ -15,7 +15,6 @@ import os
 import stat
 
 from ...errors import Refused
-from ...repository import repository
 from .commit_files import empty_tree
 from .git import git
 from .index_entries import (
@@ -30,27 +29,30 @@ from .index_entries import (
     listed,
     special,
 )
+from .named_paths import NESTED, NamedPaths, folders_above, is_set
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator
+    from collections.abc import Collection
 
     from .index_entries import IndexEntry
 
-NESTED = "another repository"
 BESIDE_MARKED = "in the place of marked files"
+EMPTY = "nothing in it that git commits"
+NOT_TAKEN = "git takes no such file"
 GITLINK = "160000"
 """The mode of a submodule."""
+EXECUTABLE_OR_NOT = {"100644", "100755"}
 SHOWN = 8
 
 
 class Selection:
     """What goes into a commit, and what of the named folders does not."""
 
-    __slots__ = ("entries", "gone", "ignores_stat", "left_out", "marked", "named", "staged", "there")
+    __slots__ = ("entries", "gone", "ignores_stat", "left_out", "marked", "named", "new", "staged", "there")
 
     def __init__(
-        self, named: _Named, entries: dict[str, IndexEntry], marked: dict[str, str], staged: dict[str, IndexChange]
+        self, named: NamedPaths, entries: dict[str, IndexEntry], marked: dict[str, str], staged: dict[str, IndexChange]
     ) -> None:
         self.named = named
         self.entries = entries
@@ -61,6 +63,8 @@ class Selection:
         self.ignores_stat = any(each.mark and path not in marked for path, each in special(entries).items())
         """Whether git marks each file as assume-unchanged by itself (`core.ignoreStat`), so that it means nothing."""
         self.there: list[str] = []
+        self.new: list[str] = []
+        """Those that git did not track."""
         self.gone: list[str] = []
         self.left_out: dict[str, str] = {}
         """Why each of these paths is not committed, although it has changed."""
@@ -83,6 +87,15 @@ class Selection:
                 self._leave_out_repository(path.rstrip("/"))
             else:
                 self.there.append(path)
+                self.new.append(path)
+
+    def check_taken(self, changes: Collection[str]) -> None:
+        """Leave out new files that git did not take, such as a link named `.gitmodules`; it fails without a word."""
+        for path in self.new:
+            if path not in changes and path not in self.staged:
+                if path in self.named.names:
+                    raise Refused(f"{path} cannot be committed: {NOT_TAKEN}")
+                self.left_out[path] = NOT_TAKEN
 
     def leftovers(self, committed: Collection[str]) -> dict[str, IndexChange]:
         """Staged changes that are not on disk, so that they are not committed: they leave the index, as in git."""
@@ -91,6 +104,11 @@ class Selection:
             if not (path in committed or path in self.marked or path in self.left_out or self._is_empty(path)):
                 out[path] = IndexChange(each.mode, each.old_mode, each.object, each.old_object)
         return out
+
+    def staged_mode(self, path: str, committed: IndexChange) -> str:
+        """The mode of a committed file in the index, where the disk does not say it: what is staged stays staged."""
+        known = self.entries.get(path)
+        return known.mode if known and {known.mode, committed.mode} == EXECUTABLE_OR_NOT else committed.mode
 
     def _is_empty(self, path: str) -> bool:
         """Whether it is a submodule that is not checked out, of which nothing is on disk."""
@@ -109,24 +127,25 @@ def select(root: str, names: list[str], parent: str, folder: str) -> Selection:
     Raises `Refused` for a path that cannot be committed. `parent` is the commit to build on, "" for none. Hints name
     the paths as seen from `folder`.
     """
-    named = _Named(root, names, folder)
+    named = NamedPaths(root, names, folder)
     entries = index_entries(root, names)
     _check_conflicts(entries)
-    staged = _staged(root, parent or empty_tree(root), names)
+    staged = _index_changes(root, parent or empty_tree(root), names)
     added = [path for path, each in staged.items() if each.old_mode == ABSENT]
     removed = [path for path, each in staged.items() if each.mode == ABSENT]
     others = _new(root, names)
     marked = _marked(root, entries)
-    named.check(marked, (entries, removed, others))
+    empty = named.check(marked, (entries, removed, others))
     made = Selection(named, entries, marked, staged)
     made.left_out = _changed(root, marked, entries)
+    made.left_out |= {path: mark for path, mark in marked.items() if path in staged} | dict.fromkeys(empty, EMPTY)
     disk = _Disk(root)
     made.there = [path for path in added if path not in marked and disk.has(path, folder=entries[path].mode == GITLINK)]
     made.take_new(others)
     return made
 
 
-def _staged(root: str, commit: str, names: list[str]) -> dict[str, IndexChange]:
+def _index_changes(root: str, commit: str, names: list[str]) -> dict[str, IndexChange]:
     """How the checkout's index differs from a commit."""
     words = ("diff-index", "--cached", "--raw", "-z", "--no-renames", "--no-abbrev", "--ignore-submodules=none")
     return changes_in(listed(root, (*words, commit), names))
@@ -153,13 +172,9 @@ def _check_conflicts(entries: dict[str, IndexEntry]) -> None:
 def _marked(root: str, entries: dict[str, IndexEntry]) -> dict[str, str]:
     """The marks of files. Where git marks every file as assume-unchanged by itself, that one says nothing."""
     marked = {path: each.mark for path, each in special(entries).items() if each.mark}
-    if ASSUME_UNCHANGED in marked.values() and _is_set(root, "core.ignoreStat"):
+    if ASSUME_UNCHANGED in marked.values() and is_set(root, "core.ignoreStat"):
         return {path: mark for path, mark in marked.items() if mark == SKIP_WORKTREE}
     return marked
-
-
-def _is_set(root: str, key: str) -> bool:
-    return git("config", "--type=bool", "--default=false", key, root=root) == b"true\n"
 
 
 def _changed(root: str, marked: dict[str, str], entries: dict[str, IndexEntry]) -> dict[str, str]:
@@ -190,87 +205,13 @@ def _objects(root: str, files: list[str]) -> list[str]:
 
 def _leave_out_beside(made: Selection) -> None:
     """Leave out what stands in the place of marked files: committing it would remove them."""
-    above = {folder for path in made.marked for folder in _folders(path)}
+    above = {folder for path in made.marked for folder in folders_above(path)}
     for path in list(made.there) if made.marked else ():
-        if path in above or any(folder in made.marked for folder in _folders(path)):
+        if path in above or any(folder in made.marked for folder in folders_above(path)):
             if path in made.named.names:
                 raise Refused(f"{path} stands {BESIDE_MARKED}: committing it would remove them")
             made.there.remove(path)
             made.left_out[path] = BESIDE_MARKED
-
-
-def _folders(path: str) -> Iterator[str]:
-    """The folders above a path."""
-    while "/" in path:
-        path = path.rpartition("/")[0]
-        yield path
-
-
-# ── Paths that were named ────────────────────────────────────────────────────────────────────────────
-
-
-class _Named:
-    """The paths that were named, and the refusals of those that cannot be committed."""
-
-    def __init__(self, root: str, names: list[str], folder: str) -> None:
-        self.root = root
-        self.names = names
-        self.folder = folder
-
-    def check(self, marked: dict[str, str], listings: Iterable[Iterable[str]]) -> None:
-        """Raise `Refused` for a marked path, and one that none of the listings explains."""
-        for name in self.names:
-            if name in marked:
-                raise self._is_marked(name, marked[name])
-        left = set(self.names)
-        for path in (each for paths in listings for each in paths):
-            if not left:
-                break
-            left.discard(path.rstrip("/"))
-            left.difference_update(_folders(path))
-        for name in self.names:
-            if name in left:
-                self._check_unknown(name)
-
-    def _is_marked(self, name: str, mark: str) -> Refused:
-        there = os.path.lexists(os.path.join(self.root, name))
-        if mark == SKIP_WORKTREE and not there and _is_set(self.root, "core.sparseCheckout"):
-            return Refused(
-                f"{name} is outside of this sparse checkout", hint="`git sparse-checkout list` shows what is inside"
-            )
-        return Refused(
-            f"{name} is marked {mark}: git takes it for unchanged, and commits leave it out",
-            hint=f"`git update-index --no-{mark} {self._argument(name)}` takes the mark away",
-        )
-
-    def _check_unknown(self, name: str) -> None:
-        """Raise `Refused` for a path under which git has nothing to commit, unless it is an empty folder."""
-        full, root = os.path.join(self.root, name), os.path.realpath(self.root)
-        owner = repository(full if os.path.isdir(full) and not os.path.islink(full) else os.path.dirname(full))
-        if owner is not None and owner.root != root:
-            raise self.is_nested(name, os.path.relpath(owner.root, root))
-        if not os.path.lexists(full):
-            raise Refused(f"{name} is neither on disk nor in the last commit")
-        words = ("ls-files", "-z", "--others", "--ignored", "--exclude-standard", "--directory")
-        if any(listed(self.root, words, [name])):
-            raise Refused(
-                f"git ignores {name}",
-                hint=f"`git add -f {self._argument(name)}` makes git track it; then commit it again",
-            )
-
-    def is_nested(self, name: str, top: str) -> Refused:
-        """The refusal of a path in the repository at `top`, or of that itself."""
-        here = f"is {NESTED}, and not a submodule" if name == top else f"is in {NESTED}, {top}"
-        return Refused(
-            f"{name} {here}", hint=f"commit in it: `cd {self._argument(top)}`, and `tb commit PATH… -m …` there"
-        )
-
-    def _argument(self, name: str) -> str:
-        """A path of the repository as a shell takes it in the caller's folder."""
-        from shlex import quote
-
-        seen = os.path.relpath(os.path.join(self.root, name), os.path.realpath(self.folder))
-        return quote(f"./{seen}" if seen.startswith("-") else seen)
 
 
 # ── What is on disk ──────────────────────────────────────────────────────────────────────────────────

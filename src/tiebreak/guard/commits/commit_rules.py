@@ -10,9 +10,9 @@ A commit is refused
 4. if one of its files has lines that another agent wrote in a file which it holds, and has not committed: the file was
    moved or copied (see `moved_contents`).
 
-A merge brings files from its further parents, and a rebase repeats the changes of earlier commits. Nobody has edited
-these files for the new commit. So rule 2 refuses them only if their holder works in this checkout, where they would
-change under the holder's hands, and rule 4 not at all.
+A merge brings files from its further parents, a rebase repeats the changes of earlier commits, and commits that are
+squashed have files as HEAD had them before. Nobody has edited these files for the new commit. So rule 2 refuses them
+only if their holder works in this checkout, where they would change under the holder's hands, and rule 4 not at all.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from .git import check_grants
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     from ...board import Board
     from ...model import Hold
@@ -76,14 +76,21 @@ def check_commit(
 class CommitRules:
     """What may not be committed in a checkout. The board is asked once, for any number of commits."""
 
-    def __init__(self, board: Board, root: str, *, committer: str | None = None, way_out: str = OWN_ALONE) -> None:
+    def __init__(
+        self,
+        board: Board,
+        root: str,
+        *,
+        committer: str | None = None,
+        way_out: Callable[[], str] = lambda: OWN_ALONE,
+    ) -> None:
         """`committer` is the acting agent unless it is given; "" is somebody who holds nothing."""
         found = repository(root)
         self.board = board
         self.root = found.root if found is not None else root
         self.committer = board.agent if committer is None else committer
         self.way_out = way_out
-        """What the hint of a refusal begins with."""
+        """Says what the hint of a refusal begins with."""
         self._checkout = checkout_of(found)
         self._places = WorkingPlaces(board)
         self._holds = live_holds(board)
@@ -150,7 +157,7 @@ class CommitRules:
         first = theirs[0][1]
         return Lost(
             f"{message}: {named}{_and_more(len(theirs))}",
-            hint=f"{self.way_out}; ask with `tb send {first.holder} …`",
+            hint=f"{self.way_out()}; ask with `tb send {first.holder} …`",
             holder=first.holder,
             until=first.until,
             epoch=first.epoch,
@@ -163,7 +170,7 @@ class CommitRules:
         return Lost(
             f"{what} has lines that {holder} wrote in {plain(record.name)} and has not committed: in "
             f"{plain(candidate.name)}{_and_more(len(taken), 1)}",
-            hint=f"{self.way_out}; ask with `tb send {holder} …`; `tb guard clear {argument(candidate.path)}` when a "
+            hint=f"{self.way_out()}; ask with `tb send {holder} …`; `tb guard clear {argument(candidate.path)}` when a "
             "person has looked at it",
             holder=holder,
             epoch=record.epoch,

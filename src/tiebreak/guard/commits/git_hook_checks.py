@@ -7,6 +7,7 @@ run git again, which then uses the same repository and the same index as the com
 from __future__ import annotations
 
 import os
+from functools import partial
 
 from ...board import here
 from ...errors import Invalid, Refused, TiebreakError, Unavailable
@@ -14,9 +15,10 @@ from ...repository import common_of, repository
 from ..failure_policy import CLOSED, policy
 from .commit_files import CommitFiles, changed_between, commits_in, empty_tree, files_of, staged
 from .commit_rules import CommitRules
-from .git import add_trailers, check_grants, check_push, git, is_agent
+from .commit_trailers import check_push, finish_message, prepare_message
+from .git import check_grants, git, is_agent
 from .git_hooks import NAMES
-from .git_operation import operation, put_back_autostash, way_out
+from .git_operation import earlier_heads, operation, put_back_autostash, way_out
 from .ref_updates import MOST, check_updates
 
 TYPE_CHECKING = False
@@ -55,7 +57,10 @@ def check(name: str, words: list[str], board: Callable[[], Board], given: Callab
     """Run the check of one hook; raises `Lost`, `Refused` or `Fenced` if git must not go on."""
     if name not in NAMES:
         raise Invalid(f"guard: unknown hook {name!r}", hint=f"one of {', '.join(NAMES)}")
-    words = [os.path.abspath(word) for word in words] if name == "prepare-commit-msg" else words
+    if name in ("prepare-commit-msg", "commit-msg"):
+        if not words:
+            raise Invalid("the file of the message is missing")
+        words = [os.path.abspath(words[0]), *words[1:]]
     found = _enter_repository()
     if found is not None:  # in a bare repository nobody holds a file
         _CHECKS[name](HookRun(found, words, board, given))
@@ -81,8 +86,8 @@ def _enter_repository() -> Repository | None:
 
 def _pre_commit(run: HookRun) -> None:
     check_grants(run.board)
-    files = staged(run.found.root, others=_merge_heads(run.found))
-    CommitRules(run.board, run.found.root, way_out=way_out(run.found)).check(files)
+    files = staged(run.found.root, others=_merge_heads(run.found), earlier=earlier_heads(run.found))
+    CommitRules(run.board, run.found.root, way_out=partial(way_out, run.found)).check(files)
 
 
 def _pre_merge_commit(run: HookRun) -> None:
@@ -90,7 +95,7 @@ def _pre_merge_commit(run: HookRun) -> None:
     check_grants(run.board)
     others = [name.removeprefix("GITHEAD_") for name in os.environ if name.startswith("GITHEAD_")]
     files = staged(run.found.root, others=others or _merge_heads(run.found))
-    CommitRules(run.board, run.found.root, way_out=way_out(run.found, "merge")).check(files, "this merge")
+    CommitRules(run.board, run.found.root, way_out=partial(way_out, run.found, "merge")).check(files, "this merge")
 
 
 def _pre_applypatch(run: HookRun) -> None:
@@ -98,7 +103,7 @@ def _pre_applypatch(run: HookRun) -> None:
     name = operation(run.found) or "am"
     if name == "rebase":
         return  # `pre-rebase` was asked, and `reference-transaction` sees whether the commit is the same as before
-    rules = CommitRules(run.board, run.found.root, way_out=way_out(run.found, name))
+    rules = CommitRules(run.board, run.found.root, way_out=partial(way_out, run.found, name))
     rules.check(staged(run.found.root), "this patch")
 
 
@@ -111,9 +116,12 @@ def _merge_heads(found: Repository) -> list[str]:
 
 
 def _prepare_commit_msg(run: HookRun) -> None:
-    if not run.words:
-        raise Invalid("the file of the message is missing")
-    add_trailers(run.board, run.found.root, run.words[0])
+    message, source = [*run.words, ""][:2]
+    prepare_message(run.board, run.found, message, source)
+
+
+def _commit_msg(run: HookRun) -> None:
+    finish_message(run.board, run.found, run.words[0])
 
 
 def _reference_transaction(run: HookRun) -> None:
@@ -148,7 +156,7 @@ def _check_rebase(run: HookRun) -> None:
     check_grants(run.board)
     upstream, branch = [*run.words, "", ""][:2]
     root, branch = run.found.root, branch or "HEAD"
-    rules = CommitRules(run.board, root, way_out=UNCHANGED)
+    rules = CommitRules(run.board, root, way_out=lambda: UNCHANGED)
     try:
         replayed, moved = _replayed(root, upstream, branch), _checked_out(root, upstream)
     except Refused:
@@ -188,6 +196,7 @@ _CHECKS: dict[str, HookCheck] = {
     "pre-commit": _pre_commit,
     "pre-merge-commit": _pre_merge_commit,
     "prepare-commit-msg": _prepare_commit_msg,
+    "commit-msg": _commit_msg,
     "pre-applypatch": _pre_applypatch,
     "pre-rebase": _pre_rebase,
     "pre-push": _pre_push,

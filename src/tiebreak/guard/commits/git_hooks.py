@@ -2,13 +2,14 @@
 
 Worktrees share git's own folder of hooks, so one installation serves all of them. A folder that `core.hooksPath` names
 inside the checkout is another one in each worktree: those that are not guarded are named. A hook that exists already is
-renamed to `NAME.before-tiebreak`, and runs first. If a hook manager such as husky owns the hooks, or git tracks them,
-nothing is changed, and the error says what to add to the scripts.
+renamed to `NAME.before-tiebreak`, and runs first; an older one of that name gets a number. If a hook manager such as
+husky owns the hooks, or git tracks them, nothing is changed, and the error says what to add to the scripts.
 """
 
 from __future__ import annotations
 
 import os
+from itertools import count
 
 from ...errors import Invalid, Refused
 from ...files import replace_file
@@ -21,12 +22,16 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from ...repository import Repository
 
-UPDATES = "reference-transaction"
+MESSAGE, UPDATES = "commit-msg", "reference-transaction"
 NAMES = (
-    *("pre-commit", "pre-merge-commit", "prepare-commit-msg", "pre-applypatch", "pre-rebase", "pre-push"),
+    *("pre-commit", "pre-merge-commit", "prepare-commit-msg", MESSAGE, "pre-applypatch", "pre-rebase", "pre-push"),
     UPDATES,
 )
+LEAST_GIT = (2, 28)
+"""The first version of git that calls `reference-transaction`."""
 KEPT = ".before-tiebreak"
+PUT_ASIDE = (".legacy", ".old")
+"""What pre-commit and lefthook add to the name of a hook that was there before theirs."""
 MARK = "# tiebreak guard"
 SCRIPT = """#!/bin/sh
 # tiebreak guard: `tb guard uninstall` takes it away again.
@@ -75,6 +80,8 @@ if found=$(echo "$new" | git rev-list --max-count=1 --stdin --not --exclude=refs
     [ -n "$found" ] || exit 0
 fi"""
 """The filter reads what git says without starting Python: git calls this hook for every fetch, tag and stash, too."""
+MESSAGE_FILTER = """# Python is started only if the message was still to be written when git prepared it.
+[ -e "$1.tiebreak" ] || exit 0"""
 LINE = 'tb guard check {0} -- "$@"'
 UPDATES_LINE = f"""in=$(cat); case "$1 $in" in "prepared "*" refs/heads/"*|"prepared "*" HEAD"*) \
 echo "$in" | {LINE.format(UPDATES)} ;; esac"""
@@ -201,12 +208,21 @@ def _put(installed: GitHooks, name: str) -> str:
         return f"{name}: already installed"
     kept = ""
     if os.path.lexists(path):
-        if os.path.lexists(path + KEPT):
-            raise Refused(f"{path + KEPT} exists already", hint="look at it, and move it away")
-        os.rename(path, path + KEPT)
+        _keep(path)
         kept = f", before it runs what was there ({name}{KEPT})"
     _write(path, wanted)
     return f"{name}: installed{kept}"
+
+
+def _keep(path: str) -> None:
+    """Rename a hook, so that the guard's can run it. If a manager wrote it anew over the guard's, this is undone."""
+    for end in PUT_ASIDE:
+        if MARK in _read(path + end):
+            os.unlink(path + end)  # the guard's own script: it would run this hook once more
+    if os.path.lexists(path + KEPT) and _read(path + KEPT) != _read(path):
+        older = next(each for number in count(1) if not os.path.lexists(each := f"{path}{KEPT}.{number}"))
+        os.rename(path + KEPT, older)
+    os.replace(path, path + KEPT)
 
 
 def script(name: str) -> str:
@@ -217,7 +233,8 @@ def script(name: str) -> str:
 
     beside = os.path.join(os.path.dirname(os.path.abspath(sys.executable)), "tb")
     tb = beside if os.path.exists(beside) else shutil.which("tb") or "tb"
-    given, kept_out = {"pre-push": (READ_INPUT, ""), UPDATES: (UPDATES_INPUT, UPDATES_FILTER)}.get(name, ("", ""))
+    given = {"pre-push": READ_INPUT, UPDATES: UPDATES_INPUT}.get(name, "")
+    kept_out = {MESSAGE: MESSAGE_FILTER, UPDATES: UPDATES_FILTER}.get(name, "")
     parts = {"@NAME@": name, "@INPUT@": given, "@FILTER@": kept_out, "@TB@": shlex.quote(tb)}
     lines = SCRIPT
     for mark, text in parts.items():
@@ -258,6 +275,12 @@ def status(installed: GitHooks) -> dict[str, str]:
         else:
             found[name] = "other" if os.path.lexists(installed.script(name)) else "none"
     return found
+
+
+def calls_all(version: str) -> bool:
+    """Whether a git with this version (`git version 2.39.5`) calls all hooks; also if the version cannot be read."""
+    numbers = version.removeprefix("git version ").split(".")[:2]
+    return not all(map(str.isdecimal, numbers)) or tuple(map(int, numbers)) >= LEAST_GIT
 
 
 def unguarded(installed: GitHooks) -> list[str]:

@@ -5,11 +5,14 @@ from __future__ import annotations
 import os
 
 from ...errors import Refused
+from .checkout_branch import REBASES
 from .commit_rules import OWN_ALONE
 from .git import git
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from ...repository import Repository
 
 SIGNS = (
@@ -62,6 +65,14 @@ def check_no_operation(found: Repository) -> None:
     )
 
 
+def is_replay(found: Repository, source: str) -> bool:
+    """Whether git makes commits of somebody anew. `source` is what `prepare-commit-msg` is told of the message."""
+    signs = ("CHERRY_PICK_HEAD", "rebase-merge/current-fixups")  # the second one: commits are squashed
+    if any(os.path.exists(os.path.join(found.private, sign)) for sign in signs):
+        return True
+    return source == "commit" and operation(found) == "rebase"
+
+
 def end_revert(found: Repository) -> None:
     """End a revert of which nothing is staged any more, as `git commit` does: all of it is committed."""
     if operation(found) == "revert" and not os.path.exists(os.path.join(found.private, SERIES)):
@@ -85,19 +96,35 @@ REBASED = ("rebase-merge/orig-head", "rebase-apply/orig-head", "rebase-apply/ori
 """The files that name what is being rebased. The last one names a single commit of the branch."""
 
 
+PUT_AWAY = "`git stash push --staged` puts away what is staged, and keeps it"
+
+
 def rebased(found: Repository) -> str:
     """The commit at which the branch was that is being rebased; "" if none is."""
-    for sign in REBASED:
+    return next(iter(_named_in(found, REBASED)), "")
+
+
+def earlier_heads(found: Repository) -> list[str]:
+    """Where HEAD was before a reset, a merge or a rebase, and where the branch was that is being rebased."""
+    return _named_in(found, ("ORIG_HEAD", *REBASED))
+
+
+def _named_in(found: Repository, files: Iterable[str]) -> list[str]:
+    names = []
+    for each in files:
         try:
-            with open(os.path.join(found.private, sign), encoding="ascii", errors="replace") as file:
-                return file.read().strip()
+            with open(os.path.join(found.private, each), encoding="ascii", errors="replace") as file:
+                names.append(file.read().strip())
         except OSError:
             continue
-    return ""
+    return list(dict.fromkeys(filter(None, names)))
 
 
-def way_out(found: Repository, name: str = "") -> str:
-    """What to do when git has begun something, and the commit is refused. `name` is an operation that git knows."""
+def way_out(found: Repository, name: str = "", *, new: str = "") -> str:
+    """What to do when git has begun something, and the commit is refused.
+
+    `name` is an operation that git knows, and `new` the commit that HEAD would have moved to.
+    """
     name = name or operation(found)
     if name:
         return f"`git {name} --abort` gives the checkout back as it was"
@@ -105,8 +132,17 @@ def way_out(found: Repository, name: str = "") -> str:
         return f"a rebase did not start, and its autostash has changes of this checkout: {FROM_AUTOSTASH}"
     if all(os.path.exists(os.path.join(found.private, sign)) for sign in ("AUTO_MERGE", "MERGE_MSG")):
         # One reverted commit: git has applied and staged it, and knows nothing of it any more.
-        return "it is staged; `git stash push --staged` puts away what is staged, and keeps it"
-    return OWN_ALONE
+        return f"it is staged; {PUT_AWAY}"
+    return f"{OWN_ALONE}; {PUT_AWAY}" if new and _is_staged(found, new) else OWN_ALONE
+
+
+def _is_staged(found: Repository, commit: str) -> bool:
+    """Whether the index is as a commit: a fast-forward and a reset change the files first, and move HEAD afterwards."""
+    try:
+        git("diff-index", "--cached", "--quiet", commit, root=found.root)
+    except Refused:
+        return False
+    return True
 
 
 # ── The autostash of a rebase that does not start ────────────────────────────────────────────────────
@@ -117,7 +153,7 @@ FROM_AUTOSTASH = "`git rebase --quit`, then `git stash pop --index`, brings them
 
 def _autostash(found: Repository) -> str:
     """The folder of a rebase that has not started: it has nothing but an autostash; "" if there is none."""
-    folders = (os.path.join(found.private, name) for name in ("rebase-merge", "rebase-apply"))
+    folders = (os.path.join(found.private, name) for name in REBASES)
     return next((each for each in folders if _has_only_autostash(each)), "")
 
 

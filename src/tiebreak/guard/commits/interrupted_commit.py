@@ -15,7 +15,7 @@ from ...files import remove_file, replace_file
 from .commit_message import PREFIX as MESSAGE
 from .index_entries import ABSENT, index_entries, tree_entries
 from .private_index import PREFIX as INDEX
-from .private_index import line, set_entries
+from .private_index import index_line, set_entries
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -72,5 +72,5 @@ def _behind(root: str, records: list[bytes]) -> list[bytes]:
         before = (ABSENT, "0" * len(old)) if entry is None else (entry.mode, entry.object)
         untouched = before == (old_mode, old) and not (entry and entry.mark)
         if untouched and head.get(path, (ABSENT, "0" * len(new))) == (mode, new):
-            out.append(line(path, mode, new))
+            out.append(index_line(path, mode, new))
     return out

@@ -2,8 +2,8 @@
 
 A commit that was checked before a branch moved to it is marked as checked. The others were made by a person with
 `--no-verify`, by a command that went past the hooks, or before the hooks were installed. Those that HEAD of a checkout
-has got since the last look are compared with what is held. Commits that came from elsewhere, by a checkout, a
-fast-forward or a fetch, are not new work.
+has got since the last look are compared with what is held, however they came to it: another branch says nothing, for a
+command can have made it, too. Only commits that were fetched are not new work, nor those that somebody has looked at.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ from ..holder_messages import tell
 from .checkout_branch import DETACHED, branch_of, during
 from .commit_files import commits_in, files_of
 from .commit_rules import CommitRules
-from .git import AGENT, git
+from .commit_trailers import AGENT
+from .git import git
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -35,8 +36,12 @@ MOST = 200
 DAYS = 7
 """Days for which it is known which commits were checked or looked at."""
 SHOWN = 8
-_NOT_MADE = ("checkout:", "reset:", "clone:", "branch:", "rebase (start)", "rebase (finish)", "rebase (abort)")
-"""What entries of the reflog begin with that are about commits which existed before."""
+_NOT_MADE = ("checkout:", "reset:", "clone:", "branch:")
+_NOT_MADE_BY_REBASE = (" (start): ", " (finish): ", " (abort): ")
+"""What entries of the reflog begin with, or have, that are about commits which existed before."""
+HEX = frozenset("0123456789abcdef")
+LEAST_NAME = 40
+"""Digits of the shortest full name of an object."""
 
 
 class UnseenCommit:
@@ -86,7 +91,7 @@ def _is_known(name: str) -> bool:
 
 
 def _note_look(name: str) -> None:
-    """The holders were told about a commit."""
+    """The holders were told about a commit, or need not be."""
     if not _is_known(name):
         _facts().put(name, b"")
 
@@ -169,7 +174,7 @@ def _compare(commit: UnseenCommit, rules: CommitRules) -> None:
 
 
 def _new(found: Repository, since: str) -> list[str]:
-    """The names of the commits that were made since then, the oldest first; others that HEAD has now are left out.
+    """The names of the commits that HEAD has got since then, the oldest first, but for those that were fetched.
 
     HEAD may have been at `since` several times, so everything counts that was made after the first time.
     """
@@ -177,18 +182,43 @@ def _new(found: Repository, since: str) -> list[str]:
     visits = [at for at, (_, new, _) in enumerate(entries, 1) if new == since]
     visits += [at for at, (old, _, _) in enumerate(entries) if old == since]
     made = [new for _, new, why in entries[min(visits, default=len(entries)) :] if _is_made(why)]
-    moves = entries[max(visits, default=len(entries)) :]
-    if not any(why.startswith("checkout:") for _, _, why in moves):
-        git("cat-file", "-e", f"{since}^{{commit}}", root=found.root)
-        branch = branch_of(found)
-        others = [f"--exclude={branch}"] if branch != DETACHED else []
-        words = ["HEAD", f"^{since}", "--not", "--remotes", *others, "--branches"]
-        made += [name for name, _ in commits_in(found.root, f"--max-count={MOST}", *words)]
-    return list(dict.fromkeys(made))[-MOST:]
+    git("cat-file", "-e", f"{since}^{{commit}}", root=found.root)
+    words = (f"--max-count={MOST}", "HEAD", f"^{since}", "--not", "--remotes")
+    arrived = [name for name, _ in commits_in(found.root, *words)]
+    if arrived and (elsewhere := fetched(found)):
+        given = "".join(f"^{name}\n" for name in elsewhere)
+        here = {name for name, _ in commits_in(found.root, *words, given=given)}
+        for name in arrived:
+            if name not in here:
+                _note_look(name)  # the next fetch forgets it
+        arrived = [name for name in arrived if name in here]
+    return list(dict.fromkeys(made + arrived))[-MOST:]
+
+
+def fetched(found: Repository) -> list[str]:
+    """The commits that were fetched last from another repository, also those that no ref has."""
+    lines = (line.partition("\t") for line in lines_of(os.path.join(found.private, "FETCH_HEAD")))
+    return object_names(name for name, _, whence in lines if not whence.endswith(" of ."))
+
+
+def object_names(words: Iterable[str]) -> list[str]:
+    """The names of objects among these words, each once."""
+    return [word for word in dict.fromkeys(words) if len(word) >= LEAST_NAME and HEX.issuperset(word)]
+
+
+def lines_of(path: str) -> list[str]:
+    """The lines of one of git's files; none if it cannot be read."""
+    try:
+        with open(path, encoding="utf-8", errors="replace") as file:
+            return file.read().split("\n")
+    except OSError:
+        return []
 
 
 def _is_made(why: str) -> bool:
     """Whether HEAD was moved to a commit that was made just then, by the reason in the reflog."""
+    if why.startswith(("rebase", "pull")) and any(step in why for step in _NOT_MADE_BY_REBASE):
+        return False
     return not why.startswith(_NOT_MADE) and "fast-forward" not in why.lower()
 
 
@@ -212,11 +242,7 @@ def _reflog(found: Repository) -> list[tuple[str, str, str]]:
 
 
 def _reflog_lines(found: Repository) -> list[str]:
-    try:
-        with open(os.path.join(found.private, "logs", "HEAD"), encoding="utf-8", errors="replace") as file:
-            return file.read().split("\n")[-MOST:]
-    except OSError:
-        return []
+    return lines_of(os.path.join(found.private, "logs", "HEAD"))[-MOST:]
 
 
 def _read(root: str, names: list[str]) -> list[UnseenCommit]:

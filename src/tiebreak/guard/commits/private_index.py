@@ -100,7 +100,9 @@ class PrivateIndex:
     def keep_only(self, paths: Collection[str], parent: str) -> dict[str, IndexChange]:
         """Set all other files back to the commit `parent`; what is changed then."""
         changes = self.changes(parent)
-        others = [line(path, each.old_mode, each.old_object) for path, each in changes.items() if path not in paths]
+        others = [
+            index_line(path, each.old_mode, each.old_object) for path, each in changes.items() if path not in paths
+        ]
         if not others:
             return changes
         self._git("update-index", "-z", "--index-info", given=b"".join(sorted(others)))
@@ -111,7 +113,7 @@ class PrivateIndex:
         return self._git("write-tree").decode().strip()
 
 
-def line(path: str, mode: str, name: str) -> bytes:
+def index_line(path: str, mode: str, name: str) -> bytes:
     """A line for `git update-index --index-info`. Removals have the mode 000000, so sorted lines begin with them."""
     return f"{mode} {name}\t".encode() + os.fsencode(path) + b"\0"
 

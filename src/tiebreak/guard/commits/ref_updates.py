@@ -10,18 +10,17 @@ A person may go past the checks with `--no-verify`, here too. The holders are to
 from __future__ import annotations
 
 import os
+from functools import partial
 
 from ...errors import Refused
 from . import new_commits
 from .commit_files import CommitFiles, changed_between, commits_in, empty_tree, files_of
 from .commit_rules import CommitRules
 from .git import check_grants, git
-from .git_operation import rebased, way_out
+from .git_operation import earlier_heads, rebased, way_out
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from ...board import Board
     from ...repository import Repository
 
@@ -29,9 +28,6 @@ MOST = 200
 """Most new commits that are checked one by one. More are checked as if they were one commit."""
 MOST_LOOKS = 1000
 """Entries of HEAD's reflog that are read."""
-HEX = frozenset("0123456789abcdef")
-LEAST_NAME = 40
-"""Digits of the shortest full name of an object."""
 KNOWN = ("--not", "--exclude=refs/stash", "--all")
 """What has the commits that are not new. A stash may have files of anybody, so its commits count as new."""
 
@@ -43,7 +39,8 @@ def check_updates(board: Board, found: Repository, lines: str) -> None:
     if not commits:
         return
     check_grants(board)
-    rules = CommitRules(board, found.root, way_out=way_out(found))
+    head = next((name for name, refs in updates.items() if "HEAD" in refs), "")
+    rules = CommitRules(board, found.root, way_out=partial(way_out, found, new=head))
     before = {
         name: [each for each in (_now(found.root, ref) for ref in refs) if each] for name, refs in updates.items()
     }
@@ -52,8 +49,9 @@ def check_updates(board: Board, found: Repository, lines: str) -> None:
     else:
         known = list(dict.fromkeys(each for names in before.values() for each in names))
         changed = [(name, _unlike(found.root, files, known)) for name, files in files_of(found.root, commits)]
-    original = rebased(found)
+    original, earlier = rebased(found), earlier_heads(found)
     for name, files in changed:
+        files.earlier += earlier
         files.is_replay = bool(original and rules.held(files)) and _repeats(found.root, name, original)
         rules.check(files, "this commit" if name in updates else f"commit {name[:10]}")
     for name, _ in commits:
@@ -73,33 +71,15 @@ def moved(lines: str) -> dict[str, list[str]]:
 
 def _new(found: Repository, updates: dict[str, list[str]]) -> list[tuple[str, list[str]]]:
     """The unchecked commits that no branch has, the oldest first, each with its parents; at most one above `MOST`."""
-    given = [f"^{name}\n" for name in (*_visited(found), *_fetched(found))] + [f"{name}\n" for name in updates]
-    commits = commits_in(found.root, f"--max-count={MOST + 1}", *KNOWN, given="".join(given))
+    names = [*(f"^{name}" for name in (*_visited(found), *new_commits.fetched(found))), *updates]
+    commits = commits_in(found.root, f"--max-count={MOST + 1}", *KNOWN, given="".join(f"{name}\n" for name in names))
     return commits if len(commits) > MOST else [each for each in commits if not new_commits.is_checked(each[0])]
 
 
 def _visited(found: Repository) -> list[str]:
     """The commits at which HEAD was, from its reflog: so a commit can be gone back to."""
-    lines = _lines(os.path.join(found.private, "logs", "HEAD"))[-MOST_LOOKS:]
-    return _names(line.partition(" ")[2].partition(" ")[0] for line in lines)
-
-
-def _fetched(found: Repository) -> list[str]:
-    """The commits that were fetched last, also those that no ref has."""
-    return _names(line.partition("\t")[0] for line in _lines(os.path.join(found.private, "FETCH_HEAD")))
-
-
-def _lines(path: str) -> list[str]:
-    try:
-        with open(path, encoding="utf-8", errors="replace") as file:
-            return file.read().split("\n")
-    except OSError:
-        return []
-
-
-def _names(words: Iterable[str]) -> list[str]:
-    """The names of objects among these words, each once."""
-    return [word for word in dict.fromkeys(words) if len(word) >= LEAST_NAME and HEX.issuperset(word)]
+    lines = new_commits.lines_of(os.path.join(found.private, "logs", "HEAD"))[-MOST_LOOKS:]
+    return new_commits.object_names(line.partition(" ")[2].partition(" ")[0] for line in lines)
 
 
 def _repeats(root: str, name: str, original: str) -> bool:
