@@ -19,6 +19,7 @@ from ...errors import Invalid, Refused
 from ...files import lock_file
 from ...repository import repository
 from ...text import argument
+from ..files.left_contents import accept_removed
 from . import interrupted_commit
 from .checkout_branch import branch_of, check_branch
 from .commit_message import CommitSettings, Hooks, MessageFile
@@ -179,6 +180,7 @@ class _Attempt:
         trusts_mode = self.settings.is_true("core.filemode", "true")
         modes = {path: each.mode if trusts_mode else chosen.staged_mode(path, each) for path, each in refreshed.items()}
         self._refresh(made, (index_line(path, modes[path], each.object) for path, each in refreshed.items()))
+        accept_removed(self.board.agent, self.root, list(changes))
         left_out = [{"path": path, "why": why} for path, why in sorted(chosen.left_out.items())]
         facts = {"commit": made, "branch": branch or None, "parent": parent or None, "subject": subject}
         return {**facts, "paths": list(changes), "left_out": left_out}

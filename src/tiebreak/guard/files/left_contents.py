@@ -136,6 +136,14 @@ def is_as_left(record: WatchedFile, state: DiskState, fingerprint: str | None) -
     return kinds != {FILE} or is_executable(state.signature) == is_executable(record.seen)
 
 
+def accept_removed(agent: str, root: str, committed: list[str]) -> None:
+    """An agent has committed these files: those of its own that are not there are as it wants them."""
+    for name in committed:
+        record = watched(os.path.join(root, name)) if not os.path.lexists(os.path.join(root, name)) else None
+        if record is not None and record.holder == agent and not record.by:
+            accept(record, record.beside)
+
+
 def is_changed(record: WatchedFile) -> bool:
     """Whether a file is in quarantine, or not as its holder left it."""
     return bool(record.by) or look(record.root, record.name).signature != record.seen
