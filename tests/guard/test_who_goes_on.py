@@ -209,9 +209,11 @@ def test_what_a_sub_agents_own_command_wrote_is_its_own_beside_one_of_its_main_a
 
 
 def test_a_holder_goes_on_in_a_folder_that_it_has_made_a_repository(claude: Start, repo: Path) -> None:
-    ann = claude("ann")
+    ann, ben = claude("ann"), claude("ben")
     ann.write("app/main.py", "main\n")
     ann.bash("git init -q app")
+    with pytest.raises(Denied, match=f"which {ann.name} holds, is out of reach"):
+        ben.write("app/main.py", "his\n")
     ann.write("app/main.py", "main again\n")
 
 

@@ -75,8 +75,8 @@ def _out_of_reach(hook: HookContext, path: str) -> str:
     state = look(record.root, record.name)
     if state.kind in (FILE, ABSENT, CLOSED_ABOVE) or (state.kind == LINK and state.fingerprint() == record.fingerprint):
         return ""
-    if state.signature == record.seen:
-        return ""  # its holder made it so; what the tool writes to is held under its own name
+    if state.signature == record.seen and same_family(record.holder, hook.agent):
+        return ""  # its holder made it so, and means what the tool writes to
     holds = hook.board.holds.list(project=record.project, matching=record.resource)
     if all(each.path != record.path for each in watched_now(holds)):
         return ""
