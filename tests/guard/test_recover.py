@@ -499,3 +499,9 @@ def test_after_the_clock_is_set_back_the_newest_copy_is_still_the_first(
         safety_copies.keep(str(repo / "src/b.py"), destroyed[0].agent)
     found = [each.contents() for each in safety_copies.copies(str(repo / "src/b.py"))]
     assert found[:3] == [b"four", b"three", b"b\nfirst\nsecond\n"]
+
+
+def test_listing_the_copies_of_a_file_without_any_is_refused(tb: Tb, repo: Path) -> None:
+    answer = tb("recover", "--list", "a.py")
+    assert answer.code == 1
+    assert f"{repo}/a.py: no copy of it is kept" in answer.err

@@ -12,7 +12,7 @@ from tiebreak.guard.files import edit_marks
 from tiebreak.guard.files.watched_files import quarantined
 
 from ..cli.command import Tb
-from .actors import Claude, Denied, put
+from .actors import Claude, Denied, git, put
 from .test_overlapping_commands import begin, finish, messages
 
 Start = Callable[..., Claude]
@@ -61,7 +61,7 @@ def test_an_edit_beside_a_command_that_has_just_overwritten_the_file_is_refused(
     codex.bash("sed -i s/one/ONE/ a.py")
     begin(ben)
     put(repo / "a.py", "junk\ntwo\n")
-    with pytest.raises(Denied, match="was changed since you last saw it"):
+    with pytest.raises(Denied, match="was changed since you left it"):
         codex.patch("a.py", "two", "TWO")
     codex.patch("a.py", "two", "TWO")
     assert f"a.py (held by {codex.name})" in finish(ben)
@@ -151,7 +151,8 @@ def test_a_main_agent_takes_over_what_its_sub_agent_lost_and_did_not_see(claude:
     for agent in (ann, ben):
         with pytest.raises(Refused):
             agent.commit("a.py")
-    assert "a.py was removed while a shell command of" in ann.bash("true")
+    told = ann.say("UserPromptSubmit", prompt="go")["hookSpecificOutput"]["additionalContext"]
+    assert told.count("a.py was removed while a shell command of") == 1
     assert tb("--as", ann.agent, "recover", "a.py").code == 0
     assert (repo / "a.py").read_text() == "ONE\ntwo\n"
 
@@ -262,3 +263,161 @@ def test_a_file_that_another_put_back_as_it_was_at_first_is_not_as_its_holder_le
     put(repo / "a.py", "saved last\n")
     cat.bash("true")
     assert "a.py (held by ann)" in ben.bash("git checkout -q a.py")
+
+
+def test_a_change_of_a_sub_agents_file_by_nobody_that_is_known_is_not_its_own(
+    claude: Start, tb: Tb, repo: Path
+) -> None:
+    ben = claude("ben")
+    claude("ann")
+    part = Claude("ann", repo, ben.connect, "helper")  # clients announce no start of a sub-agent
+    part.edit("a.py", "one", "ONE")
+    put(repo / "a.py", "a person's\n")
+    ben.bash("true")
+    assert "a.py, which you hold, changed after you left it, by nobody" in part.bash("true")
+    assert tb("--as", part.agent, "recover", "a.py").code == 0
+    assert (repo / "a.py").read_text() == "ONE\ntwo\n"
+
+
+def test_what_a_main_agent_took_over_is_released_when_it_is_clean(claude: Start, tb: Tb) -> None:
+    ann, ben = claude("ann"), claude("ben")
+    part = claude("ann", part="helper")
+    part.edit("a.py", "one", "ONE")
+    ben.bash("git checkout -q a.py")
+    part.say("SubagentStop", stop_hook_active=False)
+    ann.read("a.py")
+    ann.stop()
+    assert ann.board.holds.list() == []
+
+
+def test_a_sub_agent_that_holds_a_glob_is_told_what_its_main_agent_changes_there(claude: Start, tb: Tb) -> None:
+    ann = claude("ann")
+    part = claude("ann", part="helper")
+    part.board.holds.take(resources=["file:src/**"])
+    assert f"src/new.py (held by {part.name})" in ann.bash("touch src/new.py")
+    assert f"src/new.py, which you hold, changed while a shell command of {ann.name} ran" in part.bash("true")
+
+
+@pytest.mark.parametrize(
+    ("written", "formatted", "is_lost"),
+    [
+        ("name = 'ann'", 'name = "ann",', False),
+        ("{'a': 1,\n 'b': 2}", '{ "a": 1, "b": 2 }', False),
+        ("name = 'ann'", "NAME = 'ann'", False),
+        ("name = 'ann'", "who = 'ben'", True),
+        ("}", "who = 'ben'", False),
+    ],
+)
+def test_an_edit_of_one_line_that_was_formatted_is_still_the_edit(
+    claude: Start, repo: Path, written: str, formatted: str, is_lost: bool
+) -> None:
+    ann, ben = claude("ann"), claude("ben")
+    ann.edit("a.py", "one", "ONE")
+    begin(ben)
+    edit = {"file_path": str(repo / "a.py"), "old_string": "two", "new_string": written}
+    ann.say("PreToolUse", tool_name="Edit", tool_input=edit, tool_use_id="e")
+    put(repo / "a.py", f"ONE\n{formatted}\n")
+    told = ann.say("PostToolUse", tool_name="Edit", tool_input=edit, tool_use_id="e", tool_response="ok")
+    assert bool(told) == is_lost
+
+
+def test_a_change_of_a_file_that_was_held_unseen_is_not_put_on_who_held_it_before(
+    claude: Start, tb: Tb, repo: Path
+) -> None:
+    cat, ben = claude("cat"), claude("ben")
+    cat.edit("a.py", "one", "ONE")
+    cat.commit("a.py")
+    cat.end()
+    ben.board.holds.take(resources=["file:a.py", "file:new.py"])
+    ben.bash("true; touch docs/c.md")
+    assert tb("--as", ben.agent, "renew", "a.py", "new.py").code == 0
+    put(repo / "a.py", "a person's\n")
+    put(repo / "new.py", "a person's\n")
+    for name in ("a.py", "new.py"):
+        with pytest.raises(Denied) as denied:
+            ben.edit(name, "a person's", "mine")
+        assert "since you left it, by nobody that tiebreak knows" in denied.value.reason
+        assert "+a person's" in denied.value.reason
+
+
+# ── What is told once, and only when it was shown ────────────────────────────────────────────────────
+
+
+def test_a_message_that_had_no_room_at_the_start_comes_with_the_next_turn(claude: Start, repo: Path) -> None:
+    ann, ben = claude("ann"), claude("ben")
+    for number in range(5):
+        ben.board.messages.send(to=ann.name, body=f"{number} " + "much to read " * 100, channel="guard")
+    shown = ann.start()
+    assert "0 much" in shown
+    assert "4 much" not in shown
+    turns = [ann.say("UserPromptSubmit", prompt="go") for _ in range(6)]
+    assert any("4 much" in str(turn) for turn in turns)
+
+
+def test_more_notes_than_fit_after_a_command_come_with_the_next_one(claude: Start, repo: Path) -> None:
+    ann, ben = claude("ann"), claude("ben")
+    names = [f"docs/{number:02}-{'long' * 20}.md" for number in range(30)]
+    for name in names:
+        ann.write(name, "hers\n")
+    begin(ben)
+    begin(ann)
+    for name in names:
+        put(repo / name, "who?\n")
+    told = [finish(ann), *(ann.bash("true") for _ in range(15))]
+    assert max(map(len, told)) < 4000
+    assert all(any(name in each for each in told) for name in names)
+
+
+def test_all_files_below_a_folder_that_was_replaced_are_named(claude: Start, repo: Path) -> None:
+    ann, ben = claude("ann"), claude("ben")
+    names = [f"src/{number}-of-several-files.txt" for number in range(8)]
+    for name in names:
+        ann.write(name, "hers\n")
+    told = ben.bash("mv src elsewhere && ln -s elsewhere src")
+    assert ", ".join(names) + " (is out of reach, because its folder src was replaced" in told
+    assert all(name in messages(ann)[0] for name in names)
+
+
+# ── Repositories inside ──────────────────────────────────────────────────────────────────────────────
+
+
+def test_a_repository_inside_is_held_by_nobody(claude: Start, repo: Path) -> None:
+    ann, ben = claude("ann"), claude("ben")
+    ann.bash("git init -q inner && git -C inner commit -q --allow-empty -m begin && touch inner/file")
+    assert ann.board.holds.list() == []
+    assert ben.bash("touch inner/other") == ""
+
+
+def test_who_puts_a_repository_over_a_held_file_holds_nothing_in_it(claude: Start, repo: Path) -> None:
+    ann, ben = claude("ann"), claude("ben")
+    ann.edit("src/b.py", "b", "B")
+    ben.bash("rm -rf src && git init -q src && touch src/n.py")
+    assert [hold.holder for hold in ann.board.holds.list()] == [ann.name]
+    ann.bash(f"mv src {repo.parent}/elsewhere")
+    assert messages(ben) == []
+
+
+def test_a_session_stays_in_its_project_when_its_worktree_is_gone_and_one_file_is_back(
+    claude: Start, tb: Tb, repo: Path, tmp_path: Path
+) -> None:
+    git("worktree", "add", "-q", str(tmp_path / "fix"), cwd=repo)
+    ann, ben = claude("ann", tmp_path / "fix"), claude("ben")
+    ann.edit("a.py", "one", "ONE")
+    ann.say("UserPromptSubmit", prompt="go")
+    ben.bash(f"git worktree remove --force {tmp_path / 'fix'}")
+    assert tb("--as", ann.agent, "recover", str(tmp_path / "fix/a.py")).code == 0
+    assert "a.py was removed" in str(ann.say("UserPromptSubmit", prompt="go"))
+    ann.end()
+    assert ben.board.holds.list() == []
+
+
+def test_a_file_that_vanishes_while_its_holder_commits_an_edit_is_not_left_so(claude: Start, repo: Path) -> None:
+    ann, ben = claude("ann"), claude("ben")
+    ann.edit("a.py", "one", "ONE")
+    hook = repo / ".git/hooks/pre-commit"
+    hook.write_text("#!/bin/sh\nrm a.py\n")  # while it runs, ben's command removes the file
+    hook.chmod(0o755)
+    begin(ben)
+    ann.commit("a.py")
+    assert f"a.py (was removed, held by {ann.name})" in finish(ben)
+    assert ["a.py was removed" in each for each in messages(ann)] == [True]

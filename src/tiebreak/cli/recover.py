@@ -73,6 +73,8 @@ def recover(context: Context, args: Args) -> int:
     for path in args.paths:
         file = recovery.kept_file(path, folder)
         below = [] if file.copies or wanted or into is not None else recovery.kept_files(os.path.join(folder, path))
+        if args.list and not (file.copies or below):
+            file.chosen(0)  # which says that there is none
         (listed if args.list or below else files).extend(below or [file])
     if into is not None:
         _write_into(context, files[0], wanted, into)

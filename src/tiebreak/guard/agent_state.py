@@ -26,6 +26,10 @@ MOST = 400
 """Most files whose last read is remembered for one agent."""
 PROMPT_FACT = "prompt"
 """The fact that a person is asked whether the agent may go on."""
+BORN_FACT = "born"
+"""The fact that the agent's session has begun."""
+MAIN_FACT = "main"
+"""Whose sub-agent it is. No session of its own begins."""
 CLIENT_FACT = "client"
 """The process of the agent's client, as its token, if the agent ends with it."""
 DAYS = 7
@@ -64,7 +68,7 @@ class AgentState:
     @property
     def has_hooks(self) -> bool:
         """Whether hooks of the agent's client have run here, so that they say what it leaves in its files."""
-        return self.moment("born") > 0
+        return self.moment(BORN_FACT) > 0 or self.moment(MAIN_FACT) > 0
 
     def get(self, name: str, most: int = LARGEST + 8192) -> bytes | None:
         """The value of a fact, at most its first bytes, or all for -1; None when it is not known."""

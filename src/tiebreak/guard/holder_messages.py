@@ -12,10 +12,10 @@ from __future__ import annotations
 from ..errors import Invalid
 from ..names import checksum, short
 from .agent_notes import leave_notes
-from .agent_state import AgentState
+from .agent_state import MAIN_FACT, AgentState
 
 CHANNEL = "guard"
-_HOME, _MAIN = "home", "main"
+_HOME = "home"
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -36,19 +36,19 @@ def home_of(state: AgentState) -> str:
 def note_main(state: AgentState, main: str) -> None:
     """Remember whose sub-agent an agent is."""
     if main_of(state) != main:
-        state.put(_MAIN, main.encode())
+        state.put(MAIN_FACT, main.encode())
 
 
 def main_of(state: AgentState) -> str:
     """The main agent of a sub-agent; "" if it is none, or if its hooks have not run here."""
-    return (state.get(_MAIN) or b"").decode()
+    return (state.get(MAIN_FACT) or b"").decode()
 
 
 def tell(board: Board, holder: str, body: str, *, once: str, project: str = "") -> None:
     """Tell a holder what concerns its files. `once` says what has happened: about the same a holder is told once."""
     reader = main_of(AgentState(holder)) or holder
     if reader != holder:
-        leave_notes(AgentState(holder), [f"tiebreak: {body}"])
+        leave_notes(AgentState(holder), [f"tiebreak: {body}"], copies=True)
     params = {
         "to": short(reader),
         "body": body if reader == holder else f"To your sub-agent {short(holder)}: {body}",

@@ -8,6 +8,7 @@ from ..agent_names import default_agent, incarnation, within
 from ..board import Board
 from ..limits import CLAIM_LEASE, HOLD_LEASE
 from ..names import agent as check_agent
+from ..repository import repository
 from .agent_state import AgentState
 from .guarded_file import project_of
 from .holder_messages import home_of, note_home, note_main
@@ -58,9 +59,9 @@ class HookContext:
         self.board = Board(engine, agent=self.agent, project=self._project())
 
     def _project(self) -> str:
-        """The project of the session's folder; if a command has removed it, the one in which the session began."""
+        """The project of the session's folder; outside of any repository, the one in which the session began."""
         home = home_of(self.state)
-        if home and not os.path.isdir(self.call.cwd):
+        if home and (not os.path.isdir(self.call.cwd) or repository(self.call.cwd) is None):
             return home
         project = project_of(self.call.cwd, self.environ)
         if self.call.phase in (START, PROMPT):

@@ -27,6 +27,7 @@ from .commit_paths import select
 from .commit_rules import check_commit
 from .git import git
 from .git_operation import check_no_operation, end_revert
+from .index_entries import ABSENT
 from .new_commits import mark_checked
 from .private_index import PATIENCE, PrivateIndex, index_line, set_entries, with_patience
 
@@ -180,7 +181,7 @@ class _Attempt:
         trusts_mode = self.settings.is_true("core.filemode", "true")
         modes = {path: each.mode if trusts_mode else chosen.staged_mode(path, each) for path, each in refreshed.items()}
         self._refresh(made, (index_line(path, modes[path], each.object) for path, each in refreshed.items()))
-        accept_removed(self.board.agent, self.root, list(changes))
+        accept_removed(self.board.agent, self.root, [path for path, each in changes.items() if each.mode == ABSENT])
         left_out = [{"path": path, "why": why} for path, why in sorted(chosen.left_out.items())]
         facts = {"commit": made, "branch": branch or None, "parent": parent or None, "subject": subject}
         return {**facts, "paths": list(changes), "left_out": left_out}

@@ -9,9 +9,14 @@ PATIENCE = 20.0
 
 
 def status_of(root: str) -> list[str] | None:
-    """The changed and untracked files that git reports, relative to the repository; None if git fails."""
+    """The changed and untracked files that git reports, relative to the repository; None if git fails.
+
+    Repositories inside, which git lists with a slash at the end, are not files.
+    """
     output = _run(root, "--no-optional-locks", "status", "--porcelain=v1", "-z", "--no-renames", "-uall")
-    return None if output is None else [os.fsdecode(line[3:]) for line in output.split(b"\0") if len(line) > 3]
+    if output is None:
+        return None
+    return [os.fsdecode(line[3:]) for line in output.split(b"\0") if len(line) > 3 and not line.endswith(b"/")]
 
 
 def unreported_among(root: str, names: list[str]) -> list[str]:

@@ -39,7 +39,7 @@ from .interference_report import (
 from .left_contents import accept, held_names, is_as_left, remember_left, watched_anywhere
 from .running_commands import Look, is_at_prompt, others_in, running
 from .safety_copies import keep
-from .watched_files import watched
+from .watched_files import update, watched
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -169,12 +169,13 @@ def _change_in_quarantine(record: WatchedFile, state: DiskState, command: Runnin
     fingerprint, before = keep(record.path, ""), command.seen.get(record.path)
     was_as_left = before is None or before.signature == record.seen != ABSENT  # then another's command may have done it
     is_own = not was_as_left and command.root in (record.root, "")
-    found: WatchedFile | None = record if is_own and state.kind == FILE else None
-    while found is not None and found.grant == record.grant and found.by:
+
+    def change(found: WatchedFile) -> bool:
         found.own = fingerprint or ""
-        if found.save():
-            return
-        found = watched(record.path)
+        return bool(found.by)
+
+    if is_own and state.kind == FILE:
+        update(record, change)
 
 
 def _change_of_relative(hook: HookContext, record: WatchedFile, state: DiskState, others: list[str]) -> str:
@@ -208,12 +209,11 @@ def _accept(holder: AgentState, record: WatchedFile, state: DiskState, others: l
 
 
 def _note(record: WatchedFile, state: DiskState, others: list[str]) -> None:
-    found: WatchedFile | None = record
-    while found is not None and found.grant == record.grant and not found.by:
+    def change(found: WatchedFile) -> bool:
         found.seen, found.beside = state.signature, " ".join(others)
-        if found.save():
-            return
-        found = watched(record.path)
+        return not found.by
+
+    update(record, change)
 
 
 def makers(record: WatchedFile, state: DiskState) -> list[str]:

@@ -17,6 +17,8 @@ from .left_contents import may_give_back
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from ...board import Board
     from .disk_state import DiskState
     from .moved_contents import Candidate
@@ -103,13 +105,13 @@ def _can_be_accepted(each: Interference) -> bool:
 
 
 def _told_of_many(board: Board, found: list[Interference]) -> str:
-    named = [plain(each.record.name) + ("" if each.words == "changed" else f" {each.words}") for each in found]
+    named = _together((plain(each.record.name), "" if each.words == "changed" else each.words) for each in found)
     accept = " `tb renew FILE` accepts that a file is gone." if any(map(_can_be_accepted, found)) else ""
     roots = dict.fromkeys(_quoted(each.record.root) for each in found if _is_kept(each.record))
-    back = f" `tb recover {' '.join(roots)}` lists what is kept, and `tb recover FILE` brings back what you left."
+    back = f" `tb recover {' '.join(roots)}` lists what is kept, and how each file comes back."
     return (
         f"{len(found)} files that you hold changed while a shell command of {short(board.agent)} ran: "
-        f"{_some(named)}. They cannot be committed before you {_needs(found)}.{back if roots else ''}{accept}"
+        f"{named}. They cannot be committed before you {_needs(found)}.{back if roots else ''}{accept}"
     )
 
 
@@ -236,12 +238,11 @@ def _ask(found: list[Interference]) -> str:
 
 
 def _listed(found: list[Interference]) -> str:
-    return _some([_called(each) for each in found])
+    return _together((plain(each.name), _what_happened(each)) for each in found)
 
 
-def _called(each: Interference) -> str:
-    words = "" if each.words == "changed" else f"{each.words}, "
-    return f"{plain(each.name)} ({words}held by {short(each.record.holder)})"
+def _what_happened(each: Interference) -> str:
+    return ("" if each.words == "changed" else f"{each.words}, ") + f"held by {short(each.record.holder)}"
 
 
 def _recover(found: list[Interference], agent: str) -> str:
@@ -267,22 +268,30 @@ def report_strays(found: list[tuple[Candidate, WatchedFile]]) -> str:
     """What the agent is told whose command made other files from the holder's lines."""
     if not found:
         return ""
-    named = [
-        f"{plain(each.name)} (from {plain(record.name)}, held by {short(record.holder)})" for each, record in found
-    ]
+    named = _together(
+        (plain(each.name), f"from {plain(record.name)}, held by {short(record.holder)}") for each, record in found
+    )
     return (
-        f"tiebreak: after that command, these files have uncommitted lines of other agents: {_some(named)}. "
+        f"tiebreak: after that command, these files have uncommitted lines of other agents: {named}. "
         "They cannot be committed, and the holders were told. Undo it if your command moved or copied them."
     )
 
 
-def _some(named: list[str]) -> str:
-    """The first of these, as many as there is room for, and how many more there are."""
-    shown, room = named[:1], ROOM - len(named[0])
-    for each in named[1:SHOWN]:
-        room -= len(each)
-        if room < 0:
-            break
-        shown.append(each)
-    more = len(named) - len(shown)
+def _together(named: Iterable[tuple[str, str]]) -> str:
+    """Names, each with what is said of it; those with the same words together, and as many as there is room for."""
+    groups: dict[str, list[str]] = {}
+    for name, words in named:
+        groups.setdefault(words, []).append(name)
+    shown, room, count = [], ROOM, 0
+    for words, names in groups.items():
+        room, kept = room - len(words), []
+        for name in names:
+            room -= len(name)
+            if count and (room < 0 or count >= SHOWN):
+                break
+            kept.append(name)
+            count += 1
+        if kept:
+            shown.append(", ".join(kept) + (f" ({words})" if words else ""))
+    more = sum(map(len, groups.values())) - count
     return ", ".join(shown) + (f" and {more} more" if more else "")

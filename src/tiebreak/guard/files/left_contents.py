@@ -22,7 +22,7 @@ from ..agent_state import AgentState, key
 from ..holder_messages import tell
 from ..live_holds import live_holds
 from ..working_places import note_place
-from .disk_state import ABSENT, FILE, REACHABLE, is_executable, look
+from .disk_state import ABSENT, FILE, REACHABLE, changed_at_in, is_executable, look
 from .safety_copies import find, keep
 from .watched_files import WatchedFile, all_watched, update, watched
 
@@ -136,11 +136,11 @@ def is_as_left(record: WatchedFile, state: DiskState, fingerprint: str | None) -
     return kinds != {FILE} or is_executable(state.signature) == is_executable(record.seen)
 
 
-def accept_removed(agent: str, root: str, committed: list[str]) -> None:
-    """An agent has committed these files: those of its own that are not there are as it wants them."""
-    for name in committed:
+def accept_removed(agent: str, root: str, removed: list[str]) -> None:
+    """An agent has committed that these files are removed: that is how it leaves them, if they are its own."""
+    for name in removed:
         record = watched(os.path.join(root, name)) if not os.path.lexists(os.path.join(root, name)) else None
-        if record is not None and record.holder == agent and not record.by:
+        if record is not None and same_family(record.holder, agent) and not record.by:
             accept(record, record.beside)
 
 
@@ -178,9 +178,15 @@ def pass_on(hold: Hold, giver: str) -> None:
 def watched_anywhere(board: Board, holds: Iterable[Hold]) -> list[WatchedFile]:
     """The same, also of other projects on the board; `holds` are those of its own."""
     records = all_watched()
-    others = {each.project for each in records} - {hold.project for hold in holds}
-    more = [hold for name in sorted(others)[:MOST_PROJECTS] for hold in live_holds(board, name)]
+    others = dict.fromkeys(each.project for each in sorted(records, key=_changed_at, reverse=True))
+    for hold in holds:
+        others.pop(hold.project, None)
+    more = [hold for name in list(others)[:MOST_PROJECTS] for hold in live_holds(board, name)]
     return _current(records, [*holds, *more])
+
+
+def _changed_at(record: WatchedFile) -> int:
+    return changed_at_in(record.seen)
 
 
 def _current(records: list[WatchedFile], holds: Iterable[Hold]) -> list[WatchedFile]:
@@ -210,12 +216,14 @@ def disk_name(root: str, resource: str) -> str:
         return name
     from unicodedata import normalize
 
-    known = (each.name for each in all_watched() if each.root == root and normalize("NFC", each.name) == name)
     spelled = ""
     for part in name.split("/"):
         names = () if part.isascii() else _names_in(os.path.join(root, spelled))
         spelled = os.path.join(spelled, next((each for each in names if normalize("NFC", each) == part), part))
-    return spelled if os.path.lexists(os.path.join(root, spelled)) else next(known, name)
+    if os.path.lexists(os.path.join(root, spelled)):
+        return spelled
+    decomposed = normalize("NFD", name)  # if a record says that the file was there by this name
+    return decomposed if watched(os.path.join(root, decomposed)) is not None else name
 
 
 def _names_in(folder: str) -> list[str]:

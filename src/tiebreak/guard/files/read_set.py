@@ -21,7 +21,7 @@ LONGEST_DIFFERENCE = 40
 WIDEST = 200
 """Most characters of such a line."""
 LEAST = 3
-"""Least characters of a line that tells one text from another."""
+"""Least letters and digits of a line that tells one text from another."""
 RECENT = 10.0
 """Seconds: if a file was last changed longer ago, a tool that showed other text only formatted it differently."""
 
@@ -89,11 +89,20 @@ def made_by_own_command(state: AgentState, path: str) -> bool:
 
 
 def has_a_line(path: str, written: str) -> bool:
-    """Whether at least one line of a text, however indented, is in a file; True if the text has none to look for."""
-    lines = [line.strip() for line in written.splitlines()]
-    wanted = [line for line in lines if len(line) >= LEAST]
+    """Whether at least one line of a text is in a file; True if the text has none to look for.
+
+    Only letters and digits are compared: formatters change blanks, quotes, commas and where lines end.
+    """
+    wanted = [line for line in map(_letters, written.splitlines()) if len(line) >= LEAST]
     content = _now(os.path.realpath(path))[1] if wanted else None
-    return content is None or any(line in content.decode("utf-8", "replace") for line in wanted)
+    if content is None:
+        return True
+    there = _letters(content.decode("utf-8", "replace"))
+    return any(line in there for line in wanted)
+
+
+def _letters(text: str) -> str:
+    return "".join(filter(str.isalnum, text)).casefold()
 
 
 def last_seen(state: AgentState, path: str) -> tuple[str, bytes | None]:

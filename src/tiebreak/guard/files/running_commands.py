@@ -12,7 +12,7 @@ import time
 
 from ...agent_names import same_family
 from ...process_identity import from_token, is_dead
-from ..agent_state import CLIENT_FACT, PROMPT_FACT, AgentState, common_facts, folder, key
+from ..agent_state import CLIENT_FACT, MAIN_FACT, PROMPT_FACT, AgentState, common_facts, folder, key
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -133,7 +133,9 @@ def running() -> list[RunningCommand]:
 
 
 def _is_gone(state: AgentState) -> bool:
-    """Whether the client of an agent is known to have ended."""
+    """Whether the client of an agent is known to have ended. A sub-agent has that of its main agent."""
+    main = (state.get(MAIN_FACT) or b"").decode()
+    state = AgentState(main) if main else state
     client = (state.get(CLIENT_FACT) or b"").decode("ascii", "replace")
     return bool(client) and is_dead(from_token(client))
 

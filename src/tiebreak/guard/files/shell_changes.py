@@ -21,10 +21,11 @@ from ...globs import is_glob, overlap
 from ...held_files import means_files_in, parts, path_of
 from ...limits import HOLD_LEASE
 from ...model import holder_id
+from ...names import short
 from ...repository import repository
 from ...text import plain
-from ..agent_notes import forget_notes, leave_notes, notes_for
-from ..agent_state import key
+from ..agent_notes import fitting, forget_notes, leave_notes, notes_for
+from ..agent_state import AgentState, key
 from ..commits.checkout_branch import begin, branch_of, notice
 from ..commits.git_status import status_of
 from ..guarded_file import guarded_files
@@ -87,7 +88,7 @@ def after(hook: HookContext) -> Verdict:
     hook.renew(seconds=0.0)
     marks = ended(hook)
     verdict = next((look_after(hook, command) for command in marks.commands()), Verdict())
-    notes = notes_for(hook.state)
+    notes = fitting(notes_for(hook.state))
     verdict.context = "\n".join(each for each in (*notes, verdict.context) if each)
     verdict.when_told += [marks.forget, lambda: forget_notes(hook.state, notes)]
     return verdict
@@ -178,10 +179,10 @@ def _look_in_checkout(
 def _without_obstacles(root: str, names: list[str], held: set[str], harmed: list[Interference]) -> list[str]:
     """These names, without what is in the place of a held file or above it: nobody holds an obstacle.
 
-    Nor does anybody hold what is inside of a folder that the command has put in the place of a file.
+    Nor does anybody hold what is inside of a folder or repository that the command has put there.
     """
     in_the_way = {each for path in held for each in _up(root, path)}
-    lost = {each.record.path for each in harmed}
+    lost = {each.record.path for each in harmed} | {each.state.above for each in harmed if each.state.above}
     paths = ((name, os.path.join(root, name)) for name in names)
     return [name for name, path in paths if path not in in_the_way and lost.isdisjoint(_up(root, path))]
 
@@ -244,6 +245,8 @@ def _hold_or_report(
         except Lost as lost:
             if same_family(_holder(lost), hook.agent):
                 relatives.append(f"{plain(file.name)} (held by {lost.holder})")
+                words = f"tiebreak: {plain(file.name)}, which you hold, changed while a shell command of"
+                leave_notes(AgentState(_holder(lost)), [f"{words} {short(hook.agent)} ran."])
             else:
                 harmed.append(_held_by_another(hook, file, lost))
     _renew_own(hook, mine)

@@ -9,8 +9,9 @@ from ...held_files import file_resource
 from ...names import short
 from ...text import plain
 from ..agent_notes import leave_notes
+from ..agent_state import BORN_FACT
 from . import read_set
-from .disk_state import look
+from .disk_state import ABSENT, look
 from .interference_report import how_back
 from .left_contents import is_changed
 from .safety_copies import find
@@ -28,9 +29,9 @@ HELD = ("hold.taken", "hold.renewed", "hold.released", "hold.expired", "hold.tra
 
 def stale(hook: HookContext, file: GuardedFile, *, reading_tool: bool) -> str:
     """Why the edit would overwrite changes that the agent has not seen; "" if it would not."""
-    difference = read_set.changed(hook.state, file.path)
+    difference, knows = read_set.changed(hook.state, file.path), read_set.knows(hook.state, file.path)
     record = watched(os.path.join(file.root, file.disk_name))
-    if difference is None and record is not None and not read_set.knows(hook.state, file.path):
+    if record is not None and not knows:
         difference = _difference_from_left(hook, record)
     if difference is None:
         return _unseen(hook, file)
@@ -38,8 +39,9 @@ def stale(hook: HookContext, file: GuardedFile, *, reading_tool: bool) -> str:
     is_gone = not os.path.lexists(file.path)
     if own and (is_gone or not hook.call.replaces_file):
         return ""
-    by = "by your own command" if own else _by(hook, file, read_set.age(hook.state, file.path))
-    reason = f"tiebreak: {plain(file.name)} was changed since you last saw it, {by}."
+    age = read_set.age(hook.state, file.path) if knows else 0.0  # nobody else has held it since it was left
+    by = "by your own command" if own else _by(hook, file, age)
+    reason = f"tiebreak: {plain(file.name)} was changed since you {'last saw' if knows else 'left'} it, {by}."
     kept = _kept(hook, file)
     again = "Read it again, then repeat the edit on what is there now."
     if not reading_tool:  # without a reading tool, this refusal shows the agent the changes
@@ -57,7 +59,8 @@ def _difference_from_left(hook: HookContext, record: WatchedFile) -> str | None:
     if record.holder != hook.agent or state.signature == record.seen or not record.is_worked_on:
         return None
     left = find(record.path, record.fingerprint)
-    return read_set.difference(record.path, record.fingerprint, left.contents() if left is not None else None)
+    contents = left.contents() if left is not None else b"" if record.fingerprint == ABSENT else None
+    return read_set.difference(record.path, record.fingerprint, contents)
 
 
 def _remember_shown(hook: HookContext, file: GuardedFile, record: WatchedFile | None) -> None:
@@ -114,10 +117,11 @@ def _unseen(hook: HookContext, file: GuardedFile) -> str:
         written = os.stat(file.path).st_mtime_ns
     except OSError:
         return ""
-    began = hook.state.moment("born")
+    began = hook.state.moment(BORN_FACT)
     if not began or written < began:
         return ""
+    by = _by(hook, file, hook.state.age(BORN_FACT))
     return (
-        f"tiebreak: {file.name} was written since you started, {_by(hook, file, hook.state.age('born'))}, and you have "
-        "never read it. Read it first, then decide whether to replace it."
+        f"tiebreak: {file.name} was written since you started, {by}, and you have never read it. Read it first, then "
+        "decide whether to replace it."
     )
