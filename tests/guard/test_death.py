@@ -15,9 +15,12 @@ import pytest
 
 import tiebreak
 from tiebreak import Lost
+from tiebreak.agent_names import within
 from tiebreak.guard.agent_state import AgentState
+from tiebreak.guard.client_hooks import respond
 from tiebreak.guard.files import running_commands
 from tiebreak.guard.files.running_commands import RunningCommand
+from tiebreak.guard.holder_messages import note_main
 from tiebreak.model import Agent
 
 from ..cli.command import TB, Tb
@@ -91,9 +94,16 @@ def test_the_command_of_a_killed_client_explains_no_change(tb: Tb, tmp_path: Pat
         agent = announced(bob).id
         RunningCommand(agent, "s-9", str(tb.folder), 600.0).save(AgentState(agent), "1")
         assert [each.agent for each in running_commands.running()] == [agent]
+        part = within(agent, "helper")
+        note_main(AgentState(part), agent)
+        RunningCommand(part, "s-9", str(tb.folder), 600.0).save(AgentState(part), "2")
         running.kill()
         running.wait()
         assert running_commands.running() == []
+        # The session goes on over HTTP: nobody knows its process any more.
+        start = json.dumps({"session_id": "s-9", "cwd": str(tb.folder), "source": "resume"}).encode()
+        respond("claude", "SessionStart", start, lambda: bob.engine, own_process=False)
+        assert [each.agent for each in running_commands.running()] == [part]
 
 
 def test_a_waiter_gets_a_killed_clients_claim_without_a_daemon(tb: Tb, tmp_path: Path, bob: tiebreak.Board) -> None:
