@@ -193,6 +193,32 @@ def test_a_message_that_is_written_in_the_editor_gets_its_trailers(
     assert here.head() == before
 
 
+def test_a_message_that_a_hook_of_the_repository_wrote_gets_its_trailers(here: Checkout, claude: Start) -> None:
+    ann = claude("ann")
+    path = here.root / ".git/hooks/prepare-commit-msg.before-tiebreak"
+    path.write_text('#!/bin/sh\n[ -n "$2" ] || { echo Written; cat "$1"; } > "$1.n" && mv "$1.n" "$1"\n')
+    path.chmod(0o755)
+    here.change()
+    assert here.git("commit").code == 0
+    assert git("log", "-1", "--format=%s", cwd=here.root) == "Written\n"
+    assert here.trailers() == [f"Tiebreak-Agent: {ann.name}"]
+
+
+@pytest.mark.parametrize("cleanup", ["whitespace", "verbatim", "scissors"])
+def test_a_message_that_begins_like_a_comment_has_trailers_where_git_keeps_comments(
+    here: Checkout, claude: Start, cleanup: str
+) -> None:
+    ann = claude("ann")
+    git("config", "commit.cleanup", cleanup, cwd=here.root)
+    here.change()
+    assert here.git("commit", GIT_EDITOR="""sh -c 'echo "#12 is done" > "$1"' --""").code == 0
+    assert here.trailers() == [f"Tiebreak-Agent: {ann.name}"]
+    here.change()
+    before = here.head()
+    assert here.git("commit", GIT_EDITOR="""sh -c ': > "$1"' --""").code == 1
+    assert here.head() == before
+
+
 def test_a_subject_that_looks_like_a_comment_has_trailers(here: Checkout, claude: Start) -> None:
     ann = claude("ann")
     here.change()

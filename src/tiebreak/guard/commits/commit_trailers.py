@@ -93,7 +93,7 @@ def prepare_message(board: Board, found: Repository, message: str, source: str) 
     lines = trailers(board)
     if source in ("", "template"):
         if lines:
-            replace_file(message + WAITING, _written(found.root, message))
+            replace_file(message + WAITING, _written(found.root, message) if source else b"")
     elif _read(message).strip():
         _add(found.root, message, lines)
 
@@ -110,11 +110,13 @@ def finish_message(board: Board, found: Repository, message: str) -> None:
 
 
 def _written(root: str, message: str) -> bytes:
-    """What git takes for written by somebody: neither comments nor sign-offs. Without it, git makes no commit."""
+    """What git takes for written by somebody: no sign-offs, nor comments if it strips them. Without it, it stops."""
     lines = _read(message).splitlines(keepends=True)
     end = next((at for at, line in enumerate(lines) if line.rstrip().endswith(_CUT)), len(lines))
     kept = (line for line in lines[:end] if not line.startswith(b"Signed-off-by: "))
-    return git("stripspace", "--strip-comments", root=root, given=b"".join(kept))
+    cleanup = git("config", "--default=default", "commit.cleanup", root=root).strip()
+    comments = ("--strip-comments",) if cleanup in (b"default", b"strip") else ()
+    return git("stripspace", *comments, root=root, given=b"".join(kept))
 
 
 def _read(path: str) -> bytes:
