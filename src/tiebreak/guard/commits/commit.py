@@ -174,11 +174,13 @@ class _Attempt:
             check_commit(self.board, self.root, list(changes), environ=index.environ)
             mark_checked(made)
             refreshed = {**changes, **chosen.leftovers(changes)}
-            interrupted_commit.record(self.found, refreshed, chosen.entries)
+            trusts_mode = self.settings.is_true("core.filemode", "true")
+            modes = {
+                path: each.mode if trusts_mode else chosen.staged_mode(path, each) for path, each in refreshed.items()
+            }
+            interrupted_commit.record(self.found, refreshed, chosen.entries, modes)
             if not self._move(ref, parent, made, f"commit: {subject}"):
                 return None
-        trusts_mode = self.settings.is_true("core.filemode", "true")
-        modes = {path: each.mode if trusts_mode else chosen.staged_mode(path, each) for path, each in refreshed.items()}
         self._refresh(made, (index_line(path, modes[path], each.object) for path, each in refreshed.items()))
         accept_removed(self.board.agent, self.root, list(changes))
         left_out = [{"path": path, "why": why} for path, why in sorted(chosen.left_out.items())]
