@@ -165,7 +165,10 @@ def test_a_git_that_is_too_old_to_call_all_hooks_is_named(repo: Path, tb: Tb, tm
     real = shutil.which("git")
     hook(tmp_path / "bin/git", f'case "$*" in *" version") echo git version 2.27.0;; *) exec {real} "$@";; esac')
     tb.environment["PATH"] = f"{tmp_path / 'bin'}:{tb.environment['PATH']}"
-    assert "git version 2.27.0 does not call all of them; version 2.28 does" in tb("doctor").out
+    assert "git version 2.27.0 does not call all hooks; version 2.28 does" in tb("doctor").out
+    assert "git version 2.27.0 does not call all hooks" in tb.ok("guard", "install")
+    status = tb("guard", "status")
+    assert (status.code, "git version 2.27.0 does not call all hooks" in status.err) == (1, True)
     assert calls_all("git version 2.50.1 (Apple Git-155)")
     assert calls_all("git version unknown")
     assert not calls_all("git version 1.8.3.1")

@@ -170,6 +170,7 @@ def install(installed: GitHooks) -> list[str]:
     A second run changes nothing.
     """
     done = _with_manager(installed) if installed.manager else _put_all(installed)
+    done += filter(None, [too_old(installed.root)])
     return done + [unguarded_line(root) for root in unguarded(installed)]
 
 
@@ -299,6 +300,13 @@ def calls_all(version: str) -> bool:
     """Whether a git with this version (`git version 2.39.5`) calls all hooks; also if the version cannot be read."""
     numbers = version.removeprefix("git version ").split(".")[:2]
     return not all(map(str.isdecimal, numbers)) or tuple(map(int, numbers)) >= LEAST_GIT
+
+
+def too_old(root: str) -> str:
+    """That this version of git does not call all hooks; "" if it does."""
+    version = os.fsdecode(git("version", root=root)).strip()
+    least = ".".join(map(str, LEAST_GIT))
+    return "" if calls_all(version) else f"{version} does not call all hooks; version {least} does"
 
 
 def unguarded(installed: GitHooks) -> list[str]:
