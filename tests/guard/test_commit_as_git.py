@@ -289,5 +289,5 @@ def test_a_path_through_a_link_is_answered_with_the_file_that_was_committed(repo
     (repo / "src/b.py").write_text("changed\n")
     (repo / "a.py").write_text("changed\n")
     said = tb.ok("commit", "link/b.py", "docs/../a.py", "-m", "x").splitlines()
-    assert said[1:] == ["through a link: link/b.py is src/b.py"]
+    assert said[1:] == ["link/b.py leads through a link: committed as src/b.py"]
     assert git("show", "--format=", "--name-only", "HEAD", cwd=repo).split() == ["a.py", "src/b.py"]

@@ -164,6 +164,37 @@ def test_a_hook_that_looks_at_the_index_sees_the_commit_and_not_what_others_stag
     assert (repo / ".git/seen").read_text().split() == ["a.py", "src/b.py"]
 
 
+# ── Maintenance ──────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize(("setting", "knows", "started"), [("true", True, 1), ("true", False, 2), ("false", True, 0)])
+def test_maintenance_starts_in_the_background_if_it_is_wanted(
+    claude: Start,
+    repo: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    setting: str,
+    knows: bool,
+    started: int,
+) -> None:
+    git("config", "maintenance.auto", setting, cwd=repo)
+    real, calls = shutil.which("git"), tmp_path / "calls"
+    calls.write_text("")
+    detach = "" if knows else 'case "$*" in *--detach*) exit 129;; esac; '
+    hook(
+        tmp_path,
+        "git",
+        f'case "$*" in *" maintenance "*) echo "$@" >> {calls}; {detach}exit 0;; esac; exec {real} "$@"',
+        "bin",
+    )
+    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:{os.environ['PATH']}")
+    claude("ann", changed(repo)).commit("a.py")
+    lines = calls.read_text().splitlines()
+    assert len(lines) == started
+    assert ["--detach" in line for line in lines] == [True, False][:started]
+
+
 # ── Signatures and names ─────────────────────────────────────────────────────────────────────────────
 
 

@@ -107,6 +107,19 @@ def killed_before_the_index(claude: Start, repo: Path, monkeypatch: pytest.Monke
     assert git("status", "--porcelain", cwd=repo).splitlines()[0] == "MM a.py"
 
 
+def test_a_staged_mode_that_is_not_on_disk_stays_staged_after_an_interrupted_commit(
+    claude: Start, repo: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    git("config", "core.fileMode", "false", cwd=repo)
+    git("update-index", "--chmod=+x", "a.py", cwd=repo)
+    (repo / "a.py").write_text("mine\n")
+    killed_before_the_index(claude, repo, monkeypatch)
+    (repo / "src/b.py").write_text("B\n")
+    claude("ben").commit("src/b.py")
+    assert git("show", ":a.py", cwd=repo) == "mine\n"
+    assert git("ls-files", "-s", "a.py", cwd=repo).startswith("100755")
+
+
 def test_what_somebody_staged_after_an_interrupted_commit_stays_staged(
     claude: Start, repo: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

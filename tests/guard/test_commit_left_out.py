@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -210,6 +211,20 @@ def test_a_submodule_is_committed_as_the_commit_that_it_is_at(claude: Start, rep
 
 
 # ── Ignored files ────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_a_folder_with_ignored_files_alone_is_left_out_and_no_hint_adds_them(claude: Start, repo: Path) -> None:
+    (repo / ".gitignore").write_text("*.pyc\nbuild/\n")
+    for name in ("cache/x.pyc", "build/x", ":(glob)*/x.pyc", "new.py"):
+        (repo / name).parent.mkdir(exist_ok=True)
+        (repo / name).write_text("x\n")
+    made = claude("ann").commit("new.py", "cache")
+    assert made["left_out"] == [{"path": "cache", "why": "nothing in it that git commits"}]
+    with pytest.raises(Refused, match="nothing to commit"):
+        claude("ann").commit("cache")
+    for name in ("build", ":(glob)*/x.pyc"):
+        with pytest.raises(Refused, match=re.escape(f"git ignores {name}")):
+            claude("ann").commit(name)
 
 
 def test_an_ignored_file_is_refused_when_named_and_silently_left_out_of_its_folder(

@@ -74,7 +74,7 @@ def test_no_grant_of_several_with_one_epoch_is_forgotten(here: Checkout, claude:
         ann.board.tasks.claim(ref=task)
     here.change()
     ann.commit("a.py")
-    assert here.trailers()[1:] == ["Tiebreak-Grant: login epoch 1", "Tiebreak-Grant: logout epoch 1"]
+    assert here.trailers()[1:] == [f"Tiebreak-Grant: {task} epoch 1 of {ann.name}" for task in ("login", "logout")]
     pass_on(ann, ben, lost)
     refused = here.git("push", "far", "main")
     assert refused.code == 1
@@ -92,7 +92,7 @@ def test_a_line_of_dashes_in_the_message_does_not_hide_the_trailers(
         assert here.git("commit", "-m", DASHES).code == 0
     else:
         ann.commit("a.py", message=DASHES)
-    assert here.trailers() == [f"Tiebreak-Agent: {ann.name}", "Tiebreak-Grant: login epoch 1"]
+    assert here.trailers() == [f"Tiebreak-Agent: {ann.name}", f"Tiebreak-Grant: login epoch 1 of {ann.name}"]
     pass_on(ann, ben, "login")
     assert here.git("push", "far", "main").code == 1
 
@@ -100,18 +100,63 @@ def test_a_line_of_dashes_in_the_message_does_not_hide_the_trailers(
 @pytest.mark.parametrize(
     ("lines", "grants"),
     [
-        ("Tiebreak-Agent: ann\nTiebreak-Grant: log in epoch 2\nTiebreak-Grant: b epoch 2", [("log in", 2), ("b", 2)]),
-        ("Tiebreak-Agent: ben\nTiebreak-Grant: a epoch 1\nTiebreak-Agent: ann\nTiebreak-Grant: b epoch 2", [("b", 2)]),
+        ("Tiebreak-Grant: log in epoch 2 of ann\nTiebreak-Grant: b epoch 2 of ann", [("log in", 2), ("b", 2)]),
+        ("Tiebreak-Grant: a epoch 1 of ben\nTiebreak-Grant: b of x epoch 2 of ann", [("b of x", 2)]),
+        ("Tiebreak-Grant: b epoch 2\nTiebreak-Agent: ann", [("b", 2)]),
         ("Tiebreak-Agent: ann\nTiebreak-Task: a\nTiebreak-Epoch: 2\nTiebreak-Task: b\nTiebreak-Epoch: 3", None),
         # Older versions left out an epoch that was there already.
         ("Tiebreak-Agent: ann\nTiebreak-Task: a\nTiebreak-Epoch: 2\nTiebreak-Task: b", [("a", 2), ("b", 2)]),
         ("Tiebreak-Agent: ann\nTiebreak-Task: a", [("a", 0)]),
-        ("Tiebreak-Agent: ann\nTiebreak-Grant: a", [("", 0)]),
+        ("Tiebreak-Agent: ann\nTiebreak-Grant: a", [("a", 0)]),
         ("Signed-off-by: ann", []),
     ],
 )
 def test_every_grant_of_a_commit_is_read(lines: str, grants: list[tuple[str, int]] | None) -> None:
     assert grants_of("ann", lines) == (grants if grants is not None else [("a", 2), ("b", 3)])
+
+
+def test_each_grant_of_a_commit_that_agents_amend_in_turn_is_its_own_agents(here: Checkout, claude: Start) -> None:
+    ann, ben = claude("ann"), claude("ben")
+    ann.board.tasks.claim(ref="first")
+    ben.board.tasks.claim(ref="second")
+    here.change()
+    assert here.git("commit", "-m", "x").code == 0
+    assert here.git("commit", "--amend", "--no-edit", agent="ben").code == 0
+    ann.board.tasks.claim(ref="third")
+    assert here.git("commit", "--amend", "--no-edit").code == 0
+    lines = "\n".join(here.trailers())
+    assert grants_of(ann.name, lines) == [("first", 1), ("third", 1)]
+    assert grants_of(ben.name, lines) == [("second", 1)]
+    pass_on(ann, ben, "third")
+    assert here.git("push", "far", "main").code == 1
+
+
+@pytest.mark.parametrize(
+    "setting",
+    [
+        "trailer.where=start",
+        "trailer.ifmissing=doNothing",
+        "trailer.ifexists=replace",
+        "trailer.separators==",
+        "trailer.tiebreak-grant.ifmissing=doNothing",
+    ],
+)
+def test_settings_of_the_user_do_not_change_the_trailers(here: Checkout, claude: Start, setting: str) -> None:
+    ann, ben = claude("ann"), claude("ben")
+    for task in ("login", "logout"):
+        ann.board.tasks.claim(ref=task)
+    git("config", *setting.split("=", 1), cwd=here.root)
+    here.change()
+    ann.commit("a.py", message="x\n\nReviewed-by: dana")
+    shown = git("log", "-1", "--format=%B", cwd=here.root).split()
+    assert [word for word in shown if word.startswith("Tiebreak-")] == [
+        "Tiebreak-Agent:",
+        "Tiebreak-Grant:",
+        "Tiebreak-Grant:",
+    ]
+    assert shown[-5:] == ["logout", "epoch", "1", "of", ann.name]
+    pass_on(ann, ben, "logout")
+    assert here.git("push", "far", "main").code == 1
 
 
 # ── Commits that somebody gives up ───────────────────────────────────────────────────────────────────
@@ -145,6 +190,32 @@ def test_a_message_that_is_written_in_the_editor_gets_its_trailers(
     here.change()
     before = here.head()
     assert here.git("commit", *words).code == 1
+    assert here.head() == before
+
+
+def test_a_message_that_a_hook_of_the_repository_wrote_gets_its_trailers(here: Checkout, claude: Start) -> None:
+    ann = claude("ann")
+    path = here.root / ".git/hooks/prepare-commit-msg.before-tiebreak"
+    path.write_text('#!/bin/sh\n[ -n "$2" ] || { echo Written; cat "$1"; } > "$1.n" && mv "$1.n" "$1"\n')
+    path.chmod(0o755)
+    here.change()
+    assert here.git("commit").code == 0
+    assert git("log", "-1", "--format=%s", cwd=here.root) == "Written\n"
+    assert here.trailers() == [f"Tiebreak-Agent: {ann.name}"]
+
+
+@pytest.mark.parametrize("cleanup", ["whitespace", "verbatim", "scissors"])
+def test_a_message_that_begins_like_a_comment_has_trailers_where_git_keeps_comments(
+    here: Checkout, claude: Start, cleanup: str
+) -> None:
+    ann = claude("ann")
+    git("config", "commit.cleanup", cleanup, cwd=here.root)
+    here.change()
+    assert here.git("commit", GIT_EDITOR="""sh -c 'echo "#12 is done" > "$1"' --""").code == 0
+    assert here.trailers() == [f"Tiebreak-Agent: {ann.name}"]
+    here.change()
+    before = here.head()
+    assert here.git("commit", GIT_EDITOR="""sh -c ': > "$1"' --""").code == 1
     assert here.head() == before
 
 
@@ -190,7 +261,7 @@ def test_a_commit_that_is_made_anew_keeps_the_trailers_of_its_author(
     ben.board.tasks.claim(ref="other")
     assert beside.git(*words, agent="ben").code == 0
     assert beside.trailers("HEAD~1") == []
-    assert beside.trailers() == [f"Tiebreak-Agent: {ann.name}", "Tiebreak-Grant: login epoch 1"]
+    assert beside.trailers() == [f"Tiebreak-Agent: {ann.name}", f"Tiebreak-Grant: login epoch 1 of {ann.name}"]
 
 
 def test_a_reworded_or_squashed_commit_of_another_keeps_its_author(beside: Checkout, claude: Start) -> None:
@@ -199,7 +270,7 @@ def test_a_reworded_or_squashed_commit_of_another_keeps_its_author(beside: Check
     edits = "sed -i -e 1s/pick/reword/ -e 2s/pick/squash/"
     assert beside.git("rebase", "-i", "main", "side", agent="ben", GIT_SEQUENCE_EDITOR=edits).code == 0
     assert git("rev-list", "--count", "main..side", cwd=beside.root) == "1\n"
-    assert beside.trailers() == [f"Tiebreak-Agent: {ann.name}", "Tiebreak-Grant: login epoch 1"]
+    assert beside.trailers() == [f"Tiebreak-Agent: {ann.name}", f"Tiebreak-Grant: login epoch 1 of {ann.name}"]
 
 
 def test_an_own_commit_that_was_rebased_under_another_grant_is_checked_under_its_first(
@@ -209,7 +280,7 @@ def test_an_own_commit_that_was_rebased_under_another_grant_is_checked_under_its
     ann.board.tasks.claim(ref="next")
     assert beside.git("rebase", "main", "side").code == 0
     pass_on(ann, ben, "login")
-    assert beside.trailers() == [f"Tiebreak-Agent: {ann.name}", "Tiebreak-Grant: login epoch 1"]
+    assert beside.trailers() == [f"Tiebreak-Agent: {ann.name}", f"Tiebreak-Grant: login epoch 1 of {ann.name}"]
     refused = beside.git("push", "far", "side")
     assert refused.code == 1
     assert "login: your grant (epoch 1)" in refused.err

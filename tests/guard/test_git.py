@@ -70,7 +70,7 @@ def test_a_commit_says_who_made_it_for_which_task_under_which_epoch(guarded: Pat
     assert run(tb, "commit", "-a", "-m", "Move the login", cwd=guarded, CLAUDE_SESSION_ID="ann").code == 0
     body = git("log", "-1", "--format=%B", cwd=guarded)
     assert body.startswith("Move the login\n\n")
-    assert body.splitlines()[2:] == [f"Tiebreak-Agent: {ann.name}", "Tiebreak-Grant: login epoch 1", ""]
+    assert body.splitlines()[2:] == [f"Tiebreak-Agent: {ann.name}", f"Tiebreak-Grant: login epoch 1 of {ann.name}", ""]
     amended = run(tb, "commit", "--amend", "--no-edit", "--allow-empty", cwd=guarded, CLAUDE_SESSION_ID="ann")
     assert amended.code == 0
     assert git("log", "-1", "--format=%B", cwd=guarded) == body

@@ -5,13 +5,18 @@ from __future__ import annotations
 import json
 import shlex
 import subprocess
+import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from tiebreak import Lost
+from tiebreak.guard.commits.commit_files import CommitFiles
+from tiebreak.guard.files.left_contents import watched_now
 from tiebreak.guard.files.moved_contents import blobs
+from tiebreak.guard.files.watched_files import WatchedFile
+from tiebreak.model import Hold
 
 from ..cli.command import Tb
 from .actors import Claude, git
@@ -308,3 +313,46 @@ def test_contents_are_read_under_all_names_that_git_has(repo: Path) -> None:
     git("add", "--all", cwd=repo)
     wanted = {name: f":{name}" for name in [*names, "none\n", "none"]}
     assert blobs(str(repo), wanted) == {name: (repo / name).read_bytes() for name in names}
+
+
+# ── Costs ────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_many_files_are_read_in_a_time_that_grows_with_their_size(monkeypatch: pytest.MonkeyPatch) -> None:
+    names, contents = [str(number) for number in range(8000)], b"x" * 8000
+
+    def answer(_: str, option: str, **__: object) -> bytes:
+        return (b"blob 8000\n" if "objecttype" in option else b"8000\n" + contents + b"\n") * len(names)
+
+    monkeypatch.setattr("tiebreak.guard.commits.git.git", answer)
+    began = time.process_time()
+    assert set(blobs("", {name: name for name in names}).values()) == {contents}
+    assert time.process_time() - began < 5
+
+
+def test_a_commit_reads_no_contents_if_nobody_else_has_left_anything(
+    ann: Claude, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise AssertionError
+
+    monkeypatch.setattr("tiebreak.guard.commits.commit_files.blobs", fail)
+    ann.commit("src/b.py")
+
+
+def test_a_commit_reads_all_records_once(ann: Claude, ben: Claude, monkeypatch: pytest.MonkeyPatch) -> None:
+    from tiebreak.guard.commits import commit_rules
+
+    reads = []
+
+    def read(holds: list[Hold]) -> list[WatchedFile]:
+        reads.append(1)
+        return watched_now(holds)
+
+    monkeypatch.setattr(commit_rules, "watched_now", read)
+    (ben.cwd / "mine.py").write_text("mine\n")
+    files = CommitFiles(str(ben.cwd), ["mine.py"], revision="HEAD:")
+    rules = commit_rules.CommitRules(ben.board, str(ben.cwd))
+    rules.check(files)
+    rules.check(files)
+    assert len(reads) == 1

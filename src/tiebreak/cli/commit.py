@@ -20,7 +20,7 @@ SHOWN = 12
     "commit",
     "Commit exactly these paths as they are on disk, whatever else is staged or changed.",
     Argument("paths", "files or folders", many=True),
-    Option("message", "TEXT", "what and why; also -m; each further one is a paragraph", short="m", many=True),
+    Option("message", "TEXT", "what and why; each further one is a paragraph", short="m", many=True),
     Option("branch", "NAME", "the branch that this is meant for; refused if the checkout is on another one"),
     example="tb commit src/auth.py tests/test_auth.py -m 'Move the login to OAuth'",
 )
@@ -75,6 +75,9 @@ def _text(context: Context, made: dict[str, Any]) -> str:
         f"({count} file{'s' if count != 1 else ''})"
     )
     lines = [f"left out: {plain(each['path'])} ({each['why']})" for each in left_out[:SHOWN]]
-    lines += [f"through a link: {plain(each['path'])} is {plain(each['is'])}" for each in made["followed"][:SHOWN]]
+    lines += [
+        f"{plain(each['path'])} leads through a link: committed as {plain(each['is'])}"
+        for each in made["followed"][:SHOWN]
+    ]
     more = [f"left out: {len(left_out) - SHOWN} more"] if len(left_out) > SHOWN else []
     return "\n".join([first, *lines, *more])

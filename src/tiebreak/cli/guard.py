@@ -58,13 +58,15 @@ def _uninstall(context: Context, installed: GitHooks) -> int:
 
 
 def _status(context: Context, installed: GitHooks) -> int:
-    from ..guard.commits.git_hooks import status, unguarded, unguarded_line
+    from ..guard.commits.git_hooks import status, too_old, unguarded, unguarded_line
     from ..text import table
 
     found, elsewhere = status(installed), unguarded(installed)
+    if old := too_old(installed.root):
+        context.warn(old)
     lines = [table([[name, state] for name, state in found.items()]), *map(unguarded_line, elsewhere)]
     context.answer({**found, "unguarded": elsewhere} if elsewhere else found, "\n".join(lines))
-    return 0 if all(state.startswith("guarded") for state in found.values()) and not elsewhere else 1
+    return 0 if all(state.startswith("guarded") for state in found.values()) and not elsewhere and not old else 1
 
 
 def _check(context: Context, args: Args) -> int:

@@ -36,6 +36,8 @@ if TYPE_CHECKING:
 DETACHED = "no branch"
 """What stands for a detached HEAD."""
 SHOWN = 5
+PATIENCE = 5.0
+"""Seconds that git may take to say where HEAD is: hooks ask it."""
 MOST_STEPS = 5
 """Most refs that point to another one, as in git."""
 REBASES = ("rebase-merge", "rebase-apply")
@@ -110,12 +112,10 @@ def _is_in_tables(found: Repository) -> bool:
 
 
 def _by_git(found: Repository, *words: str) -> str:
-    from .git import git
+    from ..bounded_command import run_bounded
 
-    try:
-        return os.fsdecode(git(*words, root=found.root)).strip()
-    except Refused:
-        return ""
+    done = run_bounded(["git", "-C", found.root, *words], os.environ, None, b"", PATIENCE)
+    return "" if done.code else done.out.strip()
 
 
 def _read(path: str) -> str:

@@ -77,7 +77,7 @@ def commit(board: Board, root: str, folder: str, given: list[str], message: str,
     finally:
         os.close(lock)
     followed = [{"path": path, "is": name} for path, name in named.items() if _is_elsewhere(path, name, found, folder)]
-    return {**made, "followed": followed, "hook_output": _after(found.root, attempt.hooks)}
+    return {**made, "followed": followed, "hook_output": _after(found.root, attempt.hooks, settings)}
 
 
 def _name(path: str, root: str, folder: str) -> str:
@@ -104,18 +104,31 @@ def _is_elsewhere(path: str, name: str, found: Repository, folder: str) -> bool:
 def _bare(root: str, path: str) -> Invalid:
     """The refusal to commit in a folder that has a bare repository, and worktrees beside it."""
     meant = repository(os.path.dirname(path))
-    where = argument(meant.root) if meant is not None and meant.root != root else "WORKTREE"
-    return Invalid(f"commit: {root} has a bare repository and no files of it", hint=f"`cd {where}` first")
+    hint = "`git worktree list` shows where its files are"
+    if meant is not None and meant.root != root:
+        hint = f"`cd {argument(meant.root)}` first"
+    return Invalid(f"commit: {root} has a bare repository and no files of it", hint=hint)
 
 
-def _after(root: str, hooks: Hooks) -> str:
+def _after(root: str, hooks: Hooks, settings: CommitSettings) -> str:
     """What git does after a commit: maintenance if it is due, and `post-commit`. What all hooks printed."""
-    for step in (lambda: git("maintenance", "run", "--auto", "--quiet", root=root), lambda: hooks.run("post-commit")):
+    if settings.is_true("maintenance.auto", "true"):
+        _maintain(root)
+    try:
+        hooks.run("post-commit")
+    except Refused:
+        pass  # the commit is made
+    return hooks.printed
+
+
+def _maintain(root: str) -> None:
+    """Begin the maintenance of the repository if it is due. It goes on in the background."""
+    for options in (("--detach",), ()):  # git before 2.47 does not know the option, and detaches by itself
         try:
-            step()
+            git("maintenance", "run", "--auto", "--quiet", *options, root=root)
+            return
         except Refused:
             pass  # the commit is made
-    return hooks.printed
 
 
 class _Attempt:
@@ -175,11 +188,13 @@ class _Attempt:
             check_commit(self.board, self.root, list(changes), environ=index.environ)
             mark_checked(made)
             refreshed = {**changes, **chosen.leftovers(changes)}
-            interrupted_commit.record(self.found, refreshed, chosen.entries)
+            trusts_mode = self.settings.is_true("core.filemode", "true")
+            modes = {
+                path: each.mode if trusts_mode else chosen.staged_mode(path, each) for path, each in refreshed.items()
+            }
+            interrupted_commit.record(self.found, refreshed, chosen.entries, modes)
             if not self._move(ref, parent, made, f"commit: {subject}"):
                 return None
-        trusts_mode = self.settings.is_true("core.filemode", "true")
-        modes = {path: each.mode if trusts_mode else chosen.staged_mode(path, each) for path, each in refreshed.items()}
         self._refresh(made, (index_line(path, modes[path], each.object) for path, each in refreshed.items()))
         accept_removed(self.board.agent, self.root, [path for path, each in changes.items() if each.mode == ABSENT])
         left_out = [{"path": path, "why": why} for path, why in sorted(chosen.left_out.items())]

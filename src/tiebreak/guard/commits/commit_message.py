@@ -2,6 +2,7 @@
 
 `pre-commit`, `prepare-commit-msg` and `commit-msg` may refuse the commit, and may change its files or its message. What
 `post-commit` answers is ignored. The guard's own scripts are left out, because `tb commit` does what they would do.
+Only where hooks are settings (`hook.NAME.command`), `git hook run` runs the scripts, too, and they check once more.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ PREFIX = "tiebreak-message-"
 class CommitSettings:
     """The settings of git that concern a commit, read once."""
 
-    KEYS = r"^(core\.(bare|filemode|hookspath)|commit\.(gpgsign|cleanup)|hook\..*)$"
+    KEYS = r"^(core\.(bare|filemode|hookspath)|commit\.(gpgsign|cleanup)|maintenance\.auto|hook\..*)$"
 
     def __init__(self, root: str) -> None:
         try:

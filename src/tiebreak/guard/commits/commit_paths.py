@@ -6,7 +6,8 @@
   what is outside of a sparse checkout.
 - Another repository in a folder stays out, unless it is a submodule, of which the commit is recorded, as git does.
 
-What stays out of a named folder is listed. What stays out although it was named itself is refused.
+What stays out of a named folder is listed, and so is a named folder with nothing to commit. Anything else that stays
+out although it was named itself is refused.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
 
 BESIDE_MARKED = "in the place of marked files"
 EMPTY = "nothing in it that git commits"
-NOT_TAKEN = "git takes no such file"
+NOT_TAKEN, REMOVED = "git takes no such file", "it was removed meanwhile"
 GITLINK = "160000"
 """The mode of a submodule."""
 EXECUTABLE_OR_NOT = {"100644", "100755"}
@@ -93,9 +94,10 @@ class Selection:
         """Leave out new files that git did not take, such as a link named `.gitmodules`; it fails without a word."""
         for path in self.new:
             if path not in changes and path not in self.staged:
+                why = NOT_TAKEN if os.path.lexists(os.path.join(self.named.root, path)) else REMOVED
                 if path in self.named.names:
-                    raise Refused(f"{path} cannot be committed: {NOT_TAKEN}")
-                self.left_out[path] = NOT_TAKEN
+                    raise Refused(f"{path} cannot be committed: {why}")
+                self.left_out[path] = why
 
     def leftovers(self, committed: Collection[str]) -> dict[str, IndexChange]:
         """Staged changes that are not on disk, so that they are not committed: they leave the index, as in git."""

@@ -5,8 +5,8 @@ A commit is refused
 1. if the agent's grant has passed to somebody else (`git.check_grants`);
 2. if another agent holds one of its files. The held file is a name in the repository, whatever is at that path now: a
    commit that deletes it, or puts a link or a folder in its place, has that file;
-3. if one of its files is in quarantine (see `watched_files`), or will be: the agent holds it, but a command of
-   another agent runs that may have changed it, and the agent has not looked at it since;
+3. if one of its files is in quarantine (see `watched_files`). An own file also counts if a running command of another
+   agent may have changed it: it will be in quarantine, unless the agent looks at it first;
 4. if one of its files has lines that another agent wrote in a file which it holds, and has not committed: the file was
    moved or copied (see `moved_contents`).
 
@@ -28,7 +28,7 @@ from ...repository import repository
 from ...text import argument, plain
 from ..files.disk_state import look
 from ..files.interference_report import how_back
-from ..files.left_contents import is_as_left, watched_now
+from ..files.left_contents import is_as_left, of_others, watched_now
 from ..files.moved_contents import Candidate, strays
 from ..files.unexplained_changes import unseen_in
 from ..files.watched_files import is_allowed
@@ -74,7 +74,7 @@ def check_commit(
 
 
 class CommitRules:
-    """What may not be committed in a checkout. The board is asked once, for any number of commits."""
+    """What may not be committed in a checkout. Holds and records are read once, for any number of commits."""
 
     def __init__(
         self,
@@ -93,10 +93,11 @@ class CommitRules:
         """Says what the hint of a refusal begins with."""
         self._checkout = checkout_of(found)
         self._places = WorkingPlaces(board)
-        self._holds = live_holds(board)
+        holds = live_holds(board)
+        self._records = watched_now(holds)
         self._by_name: dict[str, list[Hold]] = {}
         self._globs: list[Hold] = []
-        for hold in self._holds:
+        for hold in holds:
             if means_files_in(hold.resource, self._checkout) and not same_family(holder_id(hold) or "", self.committer):
                 self._put(hold)
 
@@ -138,12 +139,12 @@ class CommitRules:
     def quarantined(self, files: CommitFiles) -> list[WatchedFile]:
         """The files in quarantine: the grant of their holder is current, and they are not as it left them."""
         names = set(files.names)
-        records = (each for each in watched_now(self._holds) if each.by and each.root == self.root)
+        records = (each for each in self._records if each.by and each.root == self.root)
         return [each for each in records if each.name in names and not _is_over(each)]
 
     def with_lines_of_others(self, files: CommitFiles) -> list[tuple[Candidate, WatchedFile]]:
         """The files with uncommitted lines of a file that another agent holds, each with that file's record."""
-        records = watched_now(self._holds)
+        records = of_others(self._records, self.committer)
         if not records:
             return []
         brought = files.not_edited(files.names)

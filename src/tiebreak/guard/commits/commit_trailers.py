@@ -1,7 +1,8 @@
 """The trailers of a commit: which agent made it, and under which grants. They are checked before a push.
 
-`Tiebreak-Agent: ann` names the agent. Each `Tiebreak-Grant: login epoch 2` after it is a grant of that agent, up to the
-next agent. A commit that git makes anew (a rebase, a cherry-pick) keeps the trailers of its author.
+`Tiebreak-Agent: ann` names the agent. `Tiebreak-Grant: login epoch 2 of ann` is one of its grants, and names the agent
+again: a commit that several agents amend has the grants of all of them, and git may leave out a line that is there, or
+put it elsewhere. A commit that git makes anew (a rebase, a cherry-pick) keeps the trailers of its author.
 
 A message that is not written yet gets no trailers, because git would commit them alone: `prepare-commit-msg` leaves a
 note for `commit-msg`, which adds the trailers to what the editor has left.
@@ -26,12 +27,15 @@ if TYPE_CHECKING:
     from ...repository import Repository
 
 AGENT, GRANT = "Tiebreak-Agent", "Tiebreak-Grant"
-EPOCH = " epoch "
-"""What stands between the task and the epoch of a grant."""
+EPOCH, OF = " epoch ", " of "
+"""What stands between the task, the epoch and the agent of a grant."""
 _TASKS, _EPOCHS = "Tiebreak-Task", "Tiebreak-Epoch"
 """The trailers of older versions. They have one epoch for all tasks whose epochs are the same."""
+COLON = ("-c", "trailer.separators=:")
+PLACE = ("--where", "end", "--if-exists", "addIfDifferent", "--if-missing", "add")
+"""Where git adds trailers, and which, whatever the user's settings say."""
 WAITING = ".tiebreak"
-"""The end of the name of the note that a message is still to be written; the note has what was there before."""
+"""What is added to the name of a message that is still to be written, for a note with the template that it is from."""
 _CUT = b"------------------------ >8 ------------------------"
 """git ignores the rest of a message after this line."""
 
@@ -52,9 +56,10 @@ def trailers(board: Board, environ: Mapping[str, str] = os.environ) -> list[str]
     if not claims and not is_agent(environ):
         return []
     grants = sorted(claims, key=lambda each: each.number)
+    agent = short(board.agent)
     return [
-        f"{AGENT}: {short(board.agent)}",
-        *(f"{GRANT}: {each.key or each.id}{EPOCH}{each.epoch}" for each in grants),
+        f"{AGENT}: {agent}",
+        *(f"{GRANT}: {each.key or each.id}{EPOCH}{each.epoch}{OF}{agent}" for each in grants),
     ]
 
 
@@ -68,8 +73,8 @@ def _add(root: str, message: str, lines: list[str]) -> None:
     if words:
         _end_last_line(message)
         # In a message, a line of dashes is no divider: git looks for trailers at its very end.
-        options = ["--in-place", "--no-divider", "--if-exists", "addIfDifferent"]
-        git("interpret-trailers", *options, *words, os.path.abspath(message), root=root)
+        options = ["--in-place", "--no-divider", *PLACE]
+        git(*COLON, "interpret-trailers", *options, *words, os.path.abspath(message), root=root)
 
 
 def _end_last_line(path: str) -> None:
@@ -88,7 +93,7 @@ def prepare_message(board: Board, found: Repository, message: str, source: str) 
     lines = trailers(board)
     if source in ("", "template"):
         if lines:
-            replace_file(message + WAITING, _written(found.root, message))
+            replace_file(message + WAITING, _written(found.root, message) if source else b"")
     elif _read(message).strip():
         _add(found.root, message, lines)
 
@@ -105,11 +110,13 @@ def finish_message(board: Board, found: Repository, message: str) -> None:
 
 
 def _written(root: str, message: str) -> bytes:
-    """What git takes for written by somebody: neither comments nor sign-offs. Without it, git makes no commit."""
+    """What git takes for written by somebody: no sign-offs, nor comments if it strips them. Without it, it stops."""
     lines = _read(message).splitlines(keepends=True)
     end = next((at for at, line in enumerate(lines) if line.rstrip().endswith(_CUT)), len(lines))
     kept = (line for line in lines[:end] if not line.startswith(b"Signed-off-by: "))
-    return git("stripspace", "--strip-comments", root=root, given=b"".join(kept))
+    cleanup = git("config", "--default=default", "commit.cleanup", root=root).strip()
+    comments = ("--strip-comments",) if cleanup in (b"default", b"strip") else ()
+    return git("stripspace", *comments, root=root, given=b"".join(kept))
 
 
 def _read(path: str) -> bytes:
@@ -133,7 +140,7 @@ def check_push(board: Board, root: str, lines: str) -> None:
 def _pushed_grants(board: Board, root: str, local: str, remote: str) -> list[tuple[str, int]]:
     """The grants in the trailers of this agent's commits that the remote does not have."""
     known = [] if set(remote) == {"0"} else [f"^{remote}"]
-    words = ["log", "--no-show-signature", "--format=%(trailers:only,unfold)%x1e", "--max-count=1000", local]
+    words = [*COLON, "log", "--no-show-signature", "--format=%(trailers:only,unfold)%x1e", "--max-count=1000", local]
     try:
         output = git(*words, *known, "--not", "--remotes", root=root)
     except Refused:  # the remote has commits that are not here
@@ -143,16 +150,16 @@ def _pushed_grants(board: Board, root: str, local: str, remote: str) -> list[tup
 
 
 def grants_of(agent: str, lines: str) -> list[tuple[str, int]]:
-    """The grants of an agent, by its name, in the trailers of one commit."""
+    """The grants of an agent, by its name, in the trailers of one commit. One that cannot be read has the epoch 0."""
     grants, old_tasks, old_epochs, all_epochs, named = [], [], [], [], ""
     for line in lines.splitlines():
         key, _, value = line.partition(": ")
         is_own = named == agent
         if key == AGENT:
             named = value.strip()
-        elif key == GRANT and is_own:
-            task, _, epoch = value.rpartition(EPOCH)
-            grants.append((task.strip(), _number(epoch)))
+        elif key == GRANT:
+            task, epoch, of = _grant(value)
+            grants += [(task, epoch)] if of in ("", agent) else []
         elif key == _TASKS and is_own:
             old_tasks.append(value.strip())
         elif key == _EPOCHS:
@@ -162,6 +169,13 @@ def grants_of(agent: str, lines: str) -> list[tuple[str, int]]:
         # Which epoch is whose cannot be told, so each task is checked against the oldest.
         old_epochs = [min(all_epochs, default=0)] * len(old_tasks)
     return grants + list(zip(old_tasks, old_epochs, strict=True))
+
+
+def _grant(text: str) -> tuple[str, int, str]:
+    """Task, epoch and agent of a grant. If the agent is missing, it may be anybody's."""
+    task, found, rest = text.rpartition(EPOCH)
+    epoch, _, agent = rest.partition(OF)
+    return (task.strip(), _number(epoch), agent.strip()) if found else (text.strip(), 0, "")
 
 
 def _number(text: str) -> int:

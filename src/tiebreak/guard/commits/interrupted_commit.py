@@ -25,13 +25,18 @@ if TYPE_CHECKING:
 NAME = "tiebreak-commit.unfinished"
 
 
-def record(found: Repository, changes: dict[str, IndexChange], entries: dict[str, IndexEntry]) -> None:
-    """Store what is to be done after the branch has moved: the changes, and the index entries as they are before."""
+def record(
+    found: Repository, changes: dict[str, IndexChange], entries: dict[str, IndexEntry], modes: dict[str, str]
+) -> None:
+    """Store what is to be done after the branch has moved: the changes, and the index entries as they are before.
+
+    `modes` are those that the entries get: not what is committed where the disk does not say whether a file can run.
+    """
     out = []
     for path, change in changes.items():
         before = entries.get(path)
         known = f"{before.mode} {before.object}" if before else f"{ABSENT} {'0' * len(change.object)}"
-        out.append(f"{known} {change.mode} {change.object}\t".encode() + os.fsencode(path))
+        out.append(f"{known} {change.mode} {change.object} {modes[path]}\t".encode() + os.fsencode(path))
     replace_file(os.path.join(found.private, NAME), b"\0".join(out))
 
 
@@ -67,10 +72,10 @@ def _behind(root: str, records: list[bytes]) -> list[bytes]:
     except Refused:
         return []  # there is no commit yet
     out = []
-    for path, (old_mode, old, mode, new) in known.items():
+    for path, (old_mode, old, mode, new, *wanted) in known.items():
         entry = entries.get(path)
         before = (ABSENT, "0" * len(old)) if entry is None else (entry.mode, entry.object)
         untouched = before == (old_mode, old) and not (entry and entry.mark)
         if untouched and head.get(path, (ABSENT, "0" * len(new))) == (mode, new):
-            out.append(index_line(path, mode, new))
+            out.append(index_line(path, (wanted or [mode])[0], new))
     return out

@@ -7,7 +7,7 @@ import os
 from ...errors import Refused
 from ...repository import repository
 from .git import git
-from .index_entries import SKIP_WORKTREE, listed
+from .index_entries import SKIP_WORKTREE
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -25,7 +25,10 @@ class NamedPaths:
         self.folder = folder
 
     def check(self, marked: dict[str, str], listings: Iterable[Iterable[str]]) -> list[str]:
-        """Raise `Refused` for a marked path, and one that none of the listings explains; the folders without files."""
+        """Raise `Refused` for a marked path, and one that none of the listings explains.
+
+        Returns the folders in which there is nothing that git commits: they are left out.
+        """
         for name in self.names:
             if name in marked:
                 raise self._is_marked(name, marked[name])
@@ -59,14 +62,21 @@ class NamedPaths:
             raise self.is_nested(name, os.path.relpath(owner.root, root))
         if not os.path.lexists(full):
             raise Refused(f"{name} is neither on disk nor in the last commit")
-        words = ("ls-files", "-z", "--others", "--ignored", "--exclude-standard", "--directory")
-        if any(listed(self.root, words, [name])):
+        if self._is_ignored(name):
             raise Refused(
                 f"git ignores {name}",
                 hint=f"`git add -f {self._argument(name)}` makes git track it; then commit it again",
             )
         if not os.path.isdir(full) or os.path.islink(full):
             raise Refused(f"{name} is nothing that git commits", hint="git commits files, links and submodules")
+
+    def _is_ignored(self, name: str) -> bool:
+        """Whether git ignores the path itself. A folder of which it ignores all files is not ignored."""
+        try:
+            git("check-ignore", "--quiet", "--", f"./{name}", root=self.root)
+        except Refused:
+            return False
+        return True
 
     def is_nested(self, name: str, top: str) -> Refused:
         """The refusal of a path in the repository at `top`, or of that itself."""

@@ -19,7 +19,7 @@ from ..holder_messages import tell
 from .checkout_branch import DETACHED, branch_of, during
 from .commit_files import commits_in, files_of
 from .commit_rules import CommitRules
-from .commit_trailers import AGENT
+from .commit_trailers import AGENT, COLON
 from .git import git
 
 TYPE_CHECKING = False
@@ -249,6 +249,7 @@ def _read(root: str, names: list[str]) -> list[UnseenCommit]:
     """The commits of these names, with their files."""
     parts = f"%H%x1f%P%x1f%ct%x1f%cn%x1f%(trailers:key={AGENT},valueonly,separator=%x1e)"
     words = [
+        *COLON,
         "log",
         "-z",
         "--no-walk=unsorted",

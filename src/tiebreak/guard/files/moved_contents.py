@@ -331,10 +331,11 @@ def blobs(root: str, wanted: Mapping[str, str], environ: Mapping[str, str] | Non
         output = git("cat-file", "--batch=%(objectsize)", root=root, given=given, environ=environ) if fitting else b""
     except (TiebreakError, OSError):
         return {}
-    out = {}
+    out, start = {}, 0
     for name in fitting:
-        size, _, output = output.partition(b"\n")
-        out[name], output = output[: int(size)], output[int(size) + 1 :]
+        begin = output.index(b"\n", start) + 1
+        end = begin + int(output[start:begin])
+        out[name], start = output[begin:end], end + 1
     return out
 
 

@@ -61,7 +61,8 @@ def unseen_in(agent: str, root: str, names: list[str]) -> list[UnseenChange]:
     found: dict[str, UnseenChange] = {}
     for command in own(AgentState(agent), root):
         for path in (os.path.join(root, name) for name in names):
-            before, record = command.seen.get(path), watched(path)
+            before = command.seen.get(path)
+            record = watched(path) if before is not None else None
             if before is None or record is None or not same_family(record.holder, agent):
                 continue
             now = look(record.root, record.name)

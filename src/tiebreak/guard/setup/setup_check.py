@@ -22,7 +22,6 @@ from ...errors import TiebreakError
 from ...text import plain
 from ..bounded_command import CommandOutcome, end_group, run_bounded
 from ..commits import git_hooks
-from ..commits.git import git
 from ..hook_call import BEFORE
 from .client_path import LEAST, client_path
 from .config_merge import load_json
@@ -264,7 +263,6 @@ def _check_git(
             return "bad", "git hooks", f"they do not find tb: {_last_line(done)}; `tb guard install` mends it"
     if not all(os.access(guarded.script(name), os.X_OK) for name in own):
         return "bad", "git hooks", "not executable, so git skips them; `tb guard install` mends it"
-    if not git_hooks.calls_all(version := os.fsdecode(git("version", root=guarded.root)).strip()):
-        least = ".".join(map(str, git_hooks.LEAST_GIT))
-        return "bad", "git hooks", f"{version} does not call all of them; version {least} does"
+    if said := git_hooks.too_old(guarded.root):
+        return "bad", "git hooks", said
     return "ok", "git hooks", f"{', '.join(states)}: installed, and they find tb"
