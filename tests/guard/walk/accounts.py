@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from .steps import Step
     from .world import Found, Place, World
 
-MAY_CONCERN = ("git init", "no git below")
-"""What makes files unreachable without changing them."""
+MAY_CONCERN = ("git init", "no git below", "hard link")
+"""What makes files unreachable without changing them, or changes no more than the number of their names."""
 NOTICED = "uncommitted lines of"
 """In what is told about a copy of a holder's lines."""
 HARMLESS = ("look", "touch")
