@@ -135,10 +135,15 @@ class Account(Ledger):
 
     def _check_told(self, step: Step, concerns: list[Concern], heard: dict[str, str], told: str) -> None:
         for each in concerns:
-            if each.told not in heard[each.holder]:
+            if not self._is_named(each, heard[each.holder]):
                 self.faults.append(f"{each.holder} was not told about {each.told} in {each.place[0]}")
-            if each.told not in told:
+            if not self._is_named(each, told):
                 self.faults.append(f"{step.who} was not told about {each.told} of {each.holder} in {each.place[0]}")
+
+    def _is_named(self, concern: Concern, text: str) -> bool:
+        """Whether a text names what it is about: a file that was held in a repository inside by its name there."""
+        inside = concern.told.rpartition("/")[2] if concern.place in self.were_nested else concern.told
+        return concern.told in text or inside in text
 
     def _check_false_alarms(self, step: Step, before: Seen, heard: dict[str, str], told: str) -> None:
         allowed = {who: self._may_concern(step, who, before) for who in WHO if who != step.who}
