@@ -198,6 +198,11 @@ def test_a_question_is_answered_where_it_is_shown(visitor: Visitor, board: Board
 PLACE = "document.activeElement.closest('[data-row]')?.querySelector('.first').textContent ?? document.activeElement.id"
 
 
+def expect_keyboard(page: Page, row: str = "") -> None:
+    """Wait until the keyboard is in this row, or anywhere: a dialog says that it is closed after it has been hidden."""
+    page.wait_for_function(f"row => {{ const place = {PLACE}; return place !== '' && place.includes(row); }}", arg=row)
+
+
 def answer_by_keys(page: Page, question: str) -> None:
     row = page.locator(".needs [data-row]", has_text=question)
     row.get_by_role("button", name="Answer", exact=True).focus()
@@ -214,12 +219,12 @@ def test_the_keyboard_stays_beside_a_row_that_was_done(visitor: Visitor, board: 
         board.questions.ask(text=f"question {number}?")
     page = visitor.sign_in("--write")
     answer_by_keys(page, "question 1?")
-    assert "question 2?" in page.evaluate(PLACE), "the next one"
+    expect_keyboard(page, "question 2?")  # the next one
     answer_by_keys(page, "question 3?")
-    assert "question 2?" in page.evaluate(PLACE), "the last one"
+    expect_keyboard(page, "question 2?")  # the last one
     answer_by_keys(page, "question 2?")
     answer_by_keys(page, "question 0?")
-    assert page.evaluate(PLACE) != "", "none is left, but the keyboard is on the page"
+    expect_keyboard(page)  # none is left, but the keyboard is on the page
 
 
 def test_a_row_that_somebody_else_does_meanwhile_takes_no_keyboard_away(visitor: Visitor, board: Board) -> None:
@@ -231,10 +236,10 @@ def test_a_row_that_somebody_else_does_meanwhile_takes_no_keyboard_away(visitor:
     expect(row).to_have_count(0)
     page.keyboard.press("Escape")
     expect(page.locator("#act")).to_be_hidden()
-    assert "question 1?" in page.evaluate(PLACE)
+    expect_keyboard(page, "question 1?")
     board.questions.answer(second, answer="no")
     expect(page.locator(".needs [data-row]")).to_have_count(0)
-    assert page.evaluate(PLACE) != ""
+    expect_keyboard(page)
 
 
 # ── Forged requests ──────────────────────────────────────────────────────────────────────────────────
