@@ -154,10 +154,7 @@ class Repositories(Hooks):
         yield "before an edit", lambda: self.hook(*event("PreToolUse", "Edit", **own))
         yield "after an edit", lambda: self.hook(*event("PostToolUse", "Edit", **own))
         # The commits of the round before are new to the first of these.
-        yield (
-            "before the first command after 3 commits",
-            lambda: self.hook(*event("PreToolUse", "Bash", command="make")),
-        )
+        yield "before the first command after 3 commits", self.first_command
         yield "before a command", lambda: self.hook(*event("PreToolUse", "Bash", command="make"))
         yield "after a command that changed nothing", lambda: self.hook(*event("PostToolUse", "Bash", command="make"))
         yield "after a command that changed a file", lambda: self.after_change(number)
@@ -187,6 +184,12 @@ class Repositories(Hooks):
         """A commit of what is staged, which no branch has."""
         tree = self.run_git("write-tree").strip()
         return self.run_git("commit-tree", "-p", "HEAD", "-m", "work", tree).strip()
+
+    def first_command(self) -> float:
+        """The hook before a command that ends at once."""
+        taken = self.hook(*self.event("PreToolUse", "Bash", command="make"))
+        self.hook(*self.event("PostToolUse", "Bash", command="make"))
+        return taken
 
     def after_change(self, number: int) -> float:
         """The hook after a command that has changed one file of this agent."""
