@@ -56,6 +56,15 @@ def claude(repo: Path, engine: Engine) -> Callable[..., Claude]:
 
 
 @pytest.fixture
+def ann(claude: Callable[..., Claude]) -> Claude:
+    """She holds a.py and src/b.py, and has edited both."""
+    made = claude("ann")
+    made.edit("a.py", "one", "ONE")
+    made.edit("src/b.py", "b", "B")
+    return made
+
+
+@pytest.fixture
 def tb(tmp_path: Path, repo: Path) -> Tb:
     """The real command, called in the repository."""
     made = Tb(tmp_path)

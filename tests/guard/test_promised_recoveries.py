@@ -24,15 +24,6 @@ Start = Callable[..., Claude]
 
 
 @pytest.fixture
-def ann(claude: Start) -> Claude:
-    """She holds a.py and src/b.py, and has edited both."""
-    made = claude("ann")
-    made.edit("a.py", "one", "ONE")
-    made.edit("src/b.py", "b", "B")
-    return made
-
-
-@pytest.fixture
 def ben(claude: Start) -> Claude:
     """Somebody else in the same checkout."""
     return claude("ben")

@@ -53,15 +53,6 @@ class Gemini(Claude):
         return str(said.get("hookSpecificOutput", {}).get("additionalContext", ""))
 
 
-@pytest.fixture
-def ann(claude: Start) -> Claude:
-    """She holds two files, and has edited them."""
-    made = claude("ann")
-    made.edit("a.py", "one", "ONE")
-    made.edit("src/b.py", "b", "B")
-    return made
-
-
 def test_two_commands_alike_side_by_side_are_both_looked_at(ann: Claude, repo: Path) -> None:
     gem = Gemini("gem", repo, ann.connect)
     gem.begin()

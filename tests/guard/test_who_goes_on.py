@@ -38,6 +38,17 @@ def codex(claude: Start, repo: Path) -> Codex:
     return made
 
 
+def edit_while(agent: Claude, new: str, *written: str) -> str:
+    """An edit of a.py between whose hooks this is written, one after the other; what the agent is told."""
+    path = agent.cwd / "a.py"
+    edit = {"file_path": str(path), "old_string": "two", "new_string": new}
+    agent.say("PreToolUse", tool_name="Edit", tool_input=edit, tool_use_id="e")
+    for contents in written:
+        put(path, contents)
+    said = agent.say("PostToolUse", tool_name="Edit", tool_input=edit, tool_use_id="e", tool_response="ok")
+    return str(said.get("hookSpecificOutput", {}).get("additionalContext", ""))
+
+
 # ── Files that no tool has read ──────────────────────────────────────────────────────────────────────
 
 
@@ -82,12 +93,7 @@ def test_what_a_command_wrote_over_an_edit_is_not_taken_for_the_edit(claude: Sta
     ann, ben = claude("ann"), claude("ben")
     ann.edit("a.py", "one", "ONE")
     begin(ben)
-    edit = {"file_path": str(repo / "a.py"), "old_string": "two", "new_string": "second line"}
-    ann.say("PreToolUse", tool_name="Edit", tool_input=edit, tool_use_id="e")
-    put(repo / "a.py", "ONE\nsecond line\n")
-    put(repo / "a.py", "junk\n")
-    said = ann.say("PostToolUse", tool_name="Edit", tool_input=edit, tool_use_id="e", tool_response="ok")
-    told = said["hookSpecificOutput"]["additionalContext"]
+    told = edit_while(ann, "second line", "ONE\nsecond line\n", "junk\n")
     assert f"has nothing of this edit any more: it was written while a command of {ben.name} ran" in told
     begin(ann)
     with pytest.raises(Refused, match="you have not read it since"):
@@ -102,10 +108,7 @@ def test_a_formatter_beside_a_command_of_somebody_else_is_no_interference(claude
     ann, ben = claude("ann"), claude("ben")
     ann.edit("a.py", "one", "ONE")
     begin(ben)
-    edit = {"file_path": str(repo / "a.py"), "old_string": "two", "new_string": "if  two :\n  call( )\n"}
-    ann.say("PreToolUse", tool_name="Edit", tool_input=edit, tool_use_id="e")
-    put(repo / "a.py", "ONE\nif two:\n    call( )\n")
-    assert ann.say("PostToolUse", tool_name="Edit", tool_input=edit, tool_use_id="e", tool_response="ok") == {}
+    assert edit_while(ann, "if  two :\n  call( )\n", "ONE\nif two:\n    call( )\n") == ""
     assert finish(ben) == ""
     assert messages(ann) == []
     ann.commit("a.py")
@@ -314,11 +317,7 @@ def test_an_edit_of_one_line_that_was_formatted_is_still_the_edit(
     ann, ben = claude("ann"), claude("ben")
     ann.edit("a.py", "one", "ONE")
     begin(ben)
-    edit = {"file_path": str(repo / "a.py"), "old_string": "two", "new_string": written}
-    ann.say("PreToolUse", tool_name="Edit", tool_input=edit, tool_use_id="e")
-    put(repo / "a.py", f"ONE\n{formatted}\n")
-    told = ann.say("PostToolUse", tool_name="Edit", tool_input=edit, tool_use_id="e", tool_response="ok")
-    assert bool(told) == is_lost
+    assert bool(edit_while(ann, written, f"ONE\n{formatted}\n")) == is_lost
 
 
 def test_a_change_of_a_file_that_was_held_unseen_is_not_put_on_who_held_it_before(

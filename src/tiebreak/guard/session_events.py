@@ -207,7 +207,7 @@ def _look_back(hook: HookContext) -> None:
 
     marks = unfinished(hook)
     for command in marks.commands():
-        leave_notes(hook.state, filter(None, [look_after(hook, command).context]))
+        leave_notes(hook.state, filter(None, look_after(hook, command).context.split("\n")))
     marks.forget()
     records = watched_anywhere(hook.board, live_holds(hook.board))
     leave_notes(hook.state, look_at_branches(hook, repository(hook.call.cwd), records, None))

@@ -22,9 +22,10 @@ from ...text import argument
 from ..files.left_contents import accept_removed
 from . import interrupted_commit
 from .checkout_branch import branch_of, check_branch
-from .commit_message import CommitSettings, Hooks, MessageFile
+from .commit_message import Hooks, MessageFile
 from .commit_paths import select
 from .commit_rules import check_commit
+from .commit_settings import CommitSettings
 from .git import git
 from .git_operation import check_no_operation, end_revert
 from .index_entries import ABSENT
@@ -163,7 +164,7 @@ class _Attempt:
         if ref.removeprefix("refs/heads/") != (branch or "HEAD"):
             raise _switched(branch, branch_of(self.found))
         parent = _tip(self.root, ref)
-        chosen = select(self.root, self.names, parent, self.folder)
+        chosen = select(self.root, self.names, parent, self.folder, self.settings)
         with PrivateIndex(self.found) as index, MessageFile(self.found, self.settings) as text:
             index.start(parent, ignores_stat=chosen.ignores_stat)
             chosen.take(index.changed_on_disk(self.names))

@@ -11,6 +11,7 @@ import errno
 import os
 
 from ...errors import Refused
+from .commit_settings import CommitSettings
 from .commit_trailers import add_trailers
 from .git import git
 from .git_hooks import KEPT, MARK
@@ -24,30 +25,6 @@ if TYPE_CHECKING:
 
 PREFIX = "tiebreak-message-"
 """What the names of temporary files begin with."""
-
-
-class CommitSettings:
-    """The settings of git that concern a commit, read once."""
-
-    KEYS = r"^(core\.(bare|filemode|hookspath)|commit\.(gpgsign|cleanup)|maintenance\.auto|hook\..*)$"
-
-    def __init__(self, root: str) -> None:
-        try:
-            listed = git("config", "--null", "--get-regexp", self.KEYS, root=root)
-        except Refused:
-            listed = b""  # none of them is set
-        entries = (entry.partition(b"\n") for entry in listed.split(b"\0") if entry)
-        self.values = {os.fsdecode(key): os.fsdecode(value) if found else "true" for key, found, value in entries}
-
-    def is_true(self, key: str, default: str = "false") -> bool:
-        """Whether a setting is on, in one of git's spellings."""
-        value = self.values.get(key, default).lower()
-        return value in ("true", "yes", "on") or (value.isdecimal() and int(value) != 0)
-
-    @property
-    def has_hooks(self) -> bool:
-        """Whether there may be hooks that are no files (`hook.NAME.command`)."""
-        return any(key.startswith("hook.") for key in self.values)
 
 
 class Hooks:

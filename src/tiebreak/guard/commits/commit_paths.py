@@ -30,12 +30,13 @@ from .index_entries import (
     listed,
     special,
 )
-from .named_paths import NESTED, NamedPaths, folders_above, is_set
+from .named_paths import NESTED, NamedPaths, folders_above
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Collection
 
+    from .commit_settings import CommitSettings
     from .index_entries import IndexEntry
 
 BESIDE_MARKED = "in the place of marked files"
@@ -123,20 +124,20 @@ class Selection:
         self.left_out[path] = NESTED
 
 
-def select(root: str, names: list[str], parent: str, folder: str) -> Selection:
+def select(root: str, names: list[str], parent: str, folder: str, settings: CommitSettings) -> Selection:
     """What a commit of these paths takes besides changed tracked files; `Selection.take` adds those.
 
     Raises `Refused` for a path that cannot be committed. `parent` is the commit to build on, "" for none. Hints name
     the paths as seen from `folder`.
     """
-    named = NamedPaths(root, names, folder)
+    named = NamedPaths(root, names, folder, settings)
     entries = index_entries(root, names)
     _check_conflicts(entries)
     staged = _index_changes(root, parent or empty_tree(root), names)
     added = [path for path, each in staged.items() if each.old_mode == ABSENT]
     removed = [path for path, each in staged.items() if each.mode == ABSENT]
     others = _new(root, names)
-    marked = _marked(root, entries)
+    marked = _marked(entries, settings)
     empty = named.check(marked, (entries, removed, others))
     made = Selection(named, entries, marked, staged)
     made.left_out = _changed(root, marked, entries)
@@ -171,10 +172,10 @@ def _check_conflicts(entries: dict[str, IndexEntry]) -> None:
 # ── Marked files ─────────────────────────────────────────────────────────────────────────────────────
 
 
-def _marked(root: str, entries: dict[str, IndexEntry]) -> dict[str, str]:
+def _marked(entries: dict[str, IndexEntry], settings: CommitSettings) -> dict[str, str]:
     """The marks of files. Where git marks every file as assume-unchanged by itself, that one says nothing."""
     marked = {path: each.mark for path, each in special(entries).items() if each.mark}
-    if ASSUME_UNCHANGED in marked.values() and is_set(root, "core.ignoreStat"):
+    if ASSUME_UNCHANGED in marked.values() and settings.is_true("core.ignorestat"):
         return {path: mark for path, mark in marked.items() if mark == SKIP_WORKTREE}
     return marked
 

@@ -6,6 +6,7 @@ import os
 
 from ...errors import Refused
 from ...repository import repository
+from .commit_settings import CommitSettings
 from .git import git
 from .index_entries import SKIP_WORKTREE
 
@@ -19,8 +20,9 @@ NESTED = "another repository"
 class NamedPaths:
     """The paths that were named, and the refusals of those that cannot be committed."""
 
-    def __init__(self, root: str, names: list[str], folder: str) -> None:
+    def __init__(self, root: str, names: list[str], folder: str, settings: CommitSettings) -> None:
         self.root = root
+        self.settings = settings
         self.names = names
         self.folder = folder
 
@@ -45,7 +47,7 @@ class NamedPaths:
 
     def _is_marked(self, name: str, mark: str) -> Refused:
         there = os.path.lexists(os.path.join(self.root, name))
-        if mark == SKIP_WORKTREE and not there and is_set(self.root, "core.sparseCheckout"):
+        if mark == SKIP_WORKTREE and not there and self.settings.is_true("core.sparsecheckout"):
             return Refused(
                 f"{name} is outside of this sparse checkout", hint="`git sparse-checkout list` shows what is inside"
             )
@@ -98,8 +100,3 @@ def folders_above(path: str) -> Iterator[str]:
     while "/" in path:
         path = path.rpartition("/")[0]
         yield path
-
-
-def is_set(root: str, key: str) -> bool:
-    """Whether a setting of git is on."""
-    return git("config", "--type=bool", "--default=false", key, root=root) == b"true\n"

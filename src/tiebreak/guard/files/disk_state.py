@@ -52,7 +52,7 @@ class DiskState:
 
     @property
     def obstacle(self) -> str:
-        """The path of what keeps `tb recover` from putting a file here, where nothing may get lost; "" if nothing does.
+        """The path of what keeps a file from being put here without anything getting lost; "" if nothing does.
 
         That is what is above the place, and what no safety copy can be made of.
         """

@@ -105,7 +105,7 @@ def _can_be_accepted(each: Interference) -> bool:
 
 
 def _told_of_many(board: Board, found: list[Interference]) -> str:
-    named = _together((plain(each.record.name), "" if each.words == "changed" else each.words) for each in found)
+    named = together((plain(each.record.name), "" if each.words == "changed" else each.words) for each in found)
     accept = " `tb renew FILE` accepts that a file is gone." if any(map(_can_be_accepted, found)) else ""
     roots = dict.fromkeys(_quoted(each.record.root) for each in found if _is_kept(each.record))
     back = f" `tb recover {' '.join(roots)}` lists what is kept, and how each file comes back."
@@ -238,7 +238,7 @@ def _ask(found: list[Interference]) -> str:
 
 
 def _listed(found: list[Interference]) -> str:
-    return _together((plain(each.name), _what_happened(each)) for each in found)
+    return together((plain(each.name), _what_happened(each)) for each in found)
 
 
 def _what_happened(each: Interference) -> str:
@@ -268,7 +268,7 @@ def report_strays(found: list[tuple[Candidate, WatchedFile]]) -> str:
     """What the agent is told whose command made other files from the holder's lines."""
     if not found:
         return ""
-    named = _together(
+    named = together(
         (plain(each.name), f"from {plain(record.name)}, held by {short(record.holder)}") for each, record in found
     )
     return (
@@ -277,7 +277,7 @@ def report_strays(found: list[tuple[Candidate, WatchedFile]]) -> str:
     )
 
 
-def _together(named: Iterable[tuple[str, str]]) -> str:
+def together(named: Iterable[tuple[str, str]]) -> str:
     """Names, each with what is said of it; those with the same words together, and as many as there is room for."""
     groups: dict[str, list[str]] = {}
     for name, words in named:

@@ -34,7 +34,7 @@ from ..live_holds import live_holds
 from ..working_places import WorkingPlaces
 from . import interference, read_set
 from .disk_state import FILE, changed_since, inode_in, look
-from .interference_report import Interference, report, report_strays, tell_holder, tell_of_other_checkout
+from .interference_report import Interference, report, report_strays, tell_holder, tell_of_other_checkout, together
 from .left_contents import held_names, of_others, remember_left, watched_anywhere
 from .missing_files import look_again, still_missing
 from .running_commands import DEFAULT, RunningCommand, ended
@@ -52,7 +52,6 @@ if TYPE_CHECKING:
 
 MOST = 200
 """Most changed files that are held one by one; the number of the others is only reported."""
-SHOWN = 12
 _FILE_CLOCK = 5
 """CLOCK_REALTIME_COARSE of Linux, which stamps files; `time` has no name for it."""
 
@@ -228,7 +227,7 @@ def _hold_or_report(
 ) -> Verdict:
     mine: list[tuple[GuardedFile, Hold]] = []
     taken: list[GuardedFile] = []
-    relatives: list[str] = []
+    relatives: list[tuple[GuardedFile, str]] = []
     checkout = checkout_of(found)
     here = [hold for hold in holds if means_files_in(hold.resource, checkout)]
     by_name = {path_of(hold.resource): hold for hold in sorted(here, key=lambda hold: parts(hold.resource))}
@@ -244,7 +243,7 @@ def _hold_or_report(
             taken.append(file)
         except Lost as lost:
             if same_family(_holder(lost), hook.agent):
-                relatives.append(f"{plain(file.name)} (held by {lost.holder})")
+                relatives.append((file, str(lost.holder)))
                 words = f"tiebreak: {plain(file.name)}, which you hold, changed while a shell command of"
                 leave_notes(AgentState(_holder(lost)), [f"{words} {short(hook.agent)} ran."])
             else:
@@ -309,20 +308,19 @@ def _held_by_another(hook: HookContext, file: GuardedFile, lost: Lost) -> Interf
 
 
 def _report(
-    hook: HookContext, taken: list[GuardedFile], relatives: list[str], harmed: list[Interference], more: int
+    hook: HookContext,
+    taken: list[GuardedFile],
+    relatives: list[tuple[GuardedFile, str]],
+    harmed: list[Interference],
+    more: int,
 ) -> str:
     lines = [report(harmed, hook.agent)] if harmed else []
     if taken:
-        named = _listed([plain(file.name) for file in taken])
+        named = together((plain(file.name), "") for file in taken)
         lines.append(f"tiebreak: while that command ran, {named} changed; you hold them now.")
     if relatives:
-        named = _listed(relatives)
+        named = together((plain(file.name), f"held by {holder}") for file, holder in relatives)
         lines.append(f"tiebreak: files of your main agent or sub-agents changed while that command ran: {named}.")
     if more > 0:
         lines.append(f"tiebreak: {more} more files changed, which are not held for you.")
     return "\n".join(lines)
-
-
-def _listed(names: list[str]) -> str:
-    more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
-    return f"{', '.join(names[:SHOWN])}{more}"
