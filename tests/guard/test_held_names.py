@@ -96,6 +96,14 @@ def test_a_file_under_a_glob_that_was_missing_and_is_back_can_be_removed_again(
     assert "src/b.py (was removed, held by ann)" in ben.bash("rm src/b.py")
 
 
+def test_a_file_of_nobody_that_was_missing_and_is_back_is_held_by_who_removes_it(claude: Start, repo: Path) -> None:
+    ben = claude("ben")
+    (repo / "src/b.py").unlink()
+    ben.bash("touch a.py")
+    (repo / "src/b.py").write_text("b\n")
+    assert "src/b.py changed; you hold them now" in ben.bash("rm src/b.py")
+
+
 def test_an_agent_in_another_project_takes_neither_the_record_nor_the_copies(
     claude: Start, tb: Tb, repo: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
